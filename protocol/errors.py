@@ -76,7 +76,6 @@ class Code(StrEnum):
     UPGRADE_REQUIRED = "UPGRADE_REQUIRED"
     TOO_MUCH_IN_FLIGHT = "TOO_MUCH_IN_FLIGHT"
     SHUTTING_DOWN = "SHUTTING_DOWN"
-    NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
     INTERNAL_ERROR = "INTERNAL_ERROR"
 
 
@@ -338,8 +337,9 @@ def _rows() -> dict[Code, ErrorRow]:
         c.ATTACH_NO_DEBUGGER: row(
             503,
             "attach",
-            "The debugger that this needs is not installed: gdb, gdbserver or lldb-server.",
-            "Install gdb, or start the program with debugpy --listen.",
+            "What this needs is not installed: gdb, gdbserver, lldb-server, or MCP's packages.",
+            "Install what the message names. Without gdb, start the program with debugpy --listen "
+            "and attach by port.",
         ),
         c.DEBUGPY_ERROR: row(
             500,
@@ -475,12 +475,6 @@ def _rows() -> dict[Code, ErrorRow]:
             "Try again after it has restarted.",
             True,
         ),
-        c.NOT_IMPLEMENTED: row(
-            501,
-            "server",
-            "This relay cannot do that: it is not implemented, or a package is not installed.",
-            "GET /api/v1/openapi.json marks implemented operations with x-implemented.",
-        ),
         c.INTERNAL_ERROR: row(
             500,
             "server",
@@ -499,7 +493,7 @@ COMMON: Final = frozenset(
         Code.UNSUPPORTED_MEDIA_TYPE, Code.REQUEST_TOO_LARGE, Code.REQUEST_TIMEOUT,
         Code.TOO_MUCH_IN_FLIGHT, Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN,
         Code.UNAUTHENTICATED, Code.INSUFFICIENT_SCOPE,
-        Code.SHUTTING_DOWN, Code.INTERNAL_ERROR, Code.NOT_IMPLEMENTED,
+        Code.SHUTTING_DOWN, Code.INTERNAL_ERROR,
     }
 )  # fmt: skip
 

@@ -4,8 +4,6 @@ Routes, validation, 409s, the worker's dispatch, OpenAPI and every other front a
 A row says which process does the work (`side`), in which states it is allowed (`states`), which
 scope the caller needs (`scope`) and which errors it may answer besides those that any call may
 answer (`errors`).
-
-Rows with `since` above `DONE` answer 501 until their capability is implemented.
 """
 
 from __future__ import annotations
@@ -76,7 +74,6 @@ class Operation(Struct, frozen=True, kw_only=True):
     follow_up: str = ""
     finishes: bool = False  # continues to its end in the supervisor when the caller leaves
     touches: bool = True  # counts as use of the session
-    since: int = 1
     words: str = ""  # the description, if a shared Params cannot have it
 
     @property
@@ -117,13 +114,6 @@ class Operation(Struct, frozen=True, kw_only=True):
         """Whether a front answers it in a protocol of its own; others have a handler."""
         return self.kind in ("sse", "websocket", "mcp")
 
-    @property
-    def implemented(self) -> bool:
-        return self.since <= DONE
-
-
-# The last capability that is complete; capabilities are numbered in the order of building.
-DONE: Final = 2
 
 _PAUSED: Final = frozenset({State.PAUSED})
 # in `paused`, other threads may still run
@@ -210,12 +200,12 @@ _SERVER_ROWS: Final = (
         words="Show versions, capabilities and endpoints.",
     ),
     _server(
-        "get-config", "GET", "/config", relay.Configuration, scope="admin", safe=True, since=2,
+        "get-config", "GET", "/config", relay.Configuration, scope="admin", safe=True,
         words="Show the settings in force and which of them can be changed at run time.",
     ),
     _server(
         "patch-config", "PATCH", "/config", relay.Configuration,
-        params=relay.PatchConfig, scope="admin", finishes=True, since=2,
+        params=relay.PatchConfig, scope="admin", finishes=True,
     ),
     _server(
         "shutdown", "POST", "/shutdown", relay.ShuttingDown, params=relay.Shutdown, scope="admin",
@@ -238,6 +228,7 @@ _SERVER_ROWS: Final = (
     ),
     _server(
         "mcp", "POST", "/mcp", relay.Document, kind="mcp", params=relay.McpMessage,
+        errors=frozenset({Code.ATTACH_NO_DEBUGGER}),
         words="Speak the Model Context Protocol over streamable HTTP.",
     ),
     _server(
@@ -313,7 +304,7 @@ _SESSION_ROWS: Final = (
         words="Show the few fields that a poller needs.",
     ),
     _session(
-        "patch-session", "PATCH", _S, sessions.PatchSession, sessions.SessionState, since=2,
+        "patch-session", "PATCH", _S, sessions.PatchSession, sessions.SessionState,
         errors=_UNSUPPORTED,
     ),
     _session(
@@ -321,11 +312,11 @@ _SESSION_ROWS: Final = (
         side="supervisor", finishes=True,
     ),
     _session(
-        "take-lease", "POST", _S + "/lease", sessions.TakeLease, sessions.Lease, since=2,
+        "take-lease", "POST", _S + "/lease", sessions.TakeLease, sessions.Lease,
         errors=frozenset({Code.SESSION_LEASED}),
     ),
     _session(
-        "drop-lease", "DELETE", _S + "/lease", SessionParams, sessions.Lease, since=2,
+        "drop-lease", "DELETE", _S + "/lease", SessionParams, sessions.Lease,
         errors=frozenset({Code.SESSION_LEASED}),
         words="Give up the lease; any caller may drive again.",
     ),
@@ -339,15 +330,15 @@ _SESSION_ROWS: Final = (
         words="Export everything of a session except its state, ready for an import.",
     ),
     _session(
-        "ping", "POST", _S + "/ping", SessionParams, sessions.Pong, side="supervisor", since=2,
+        "ping", "POST", _S + "/ping", SessionParams, sessions.Pong, side="supervisor",
         words="Mark the session as used, so that it does not expire.",
     ),
     _session(
-        "get-ping", "GET", _S + "/ping", SessionParams, sessions.Pong, side="supervisor", since=2,
+        "get-ping", "GET", _S + "/ping", SessionParams, sessions.Pong, side="supervisor",
         words="Mark the session as used, so that it does not expire.",
     ),
     _session(
-        "resources", "GET", _S + "/resources", SessionParams, sessions.Resources, since=2,
+        "resources", "GET", _S + "/resources", SessionParams, sessions.Resources,
         words="Show the resource usage of the session's process tree, and its limits.",
     ),
 )  # fmt: skip
@@ -361,12 +352,12 @@ _PROGRAM_ROWS: Final = (
     _session(
         "attach", "POST", _S + "/attach", program.Attach, program.Attached,
         group="program", scope="processes:attach", states=_CREATED,
-        errors=_ATTACH | _IDEMPOTENT | _DRIVE, drives=True, since=2,
+        errors=_ATTACH | _IDEMPOTENT | _DRIVE, drives=True,
         deadline=Deadline("launch_timeout", ("connect_timeout", "wait")), prepare="choose-process",
     ),
     _session(
         "detach", "POST", _S + "/detach", program.Detach, program.Detached,
-        group="program", states=LIVE, errors=_DRIVE | _UNSUPPORTED, drives=True, since=2,
+        group="program", states=LIVE, errors=_DRIVE | _UNSUPPORTED, drives=True,
         deadline=_START,
     ),
     _session(
@@ -390,14 +381,13 @@ def _drive(
     name: str,
     params: type[Params],
     states: frozenset[State],
-    since: int = 1,
     errors: frozenset[Code] = frozenset(),
     words: str = "",
 ) -> Operation:
     return _session(
         name, "POST", f"{_S}/{name}", params, execution.Execution,
         group="execution", states=states, errors=_DRIVE | errors, drives=True,
-        python_only=True, since=since, deadline=Deadline(fields=("wait",)),
+        python_only=True, deadline=Deadline(fields=("wait",)),
         aliases=(f"{_S}/threads/{{thread_id}}/{name}",), words=words,
     )  # fmt: skip
 

@@ -34,7 +34,6 @@ def _row(row: Operation, document: _Node) -> _Node:
         "verb": row.verb,
         "path": row.path,
         "kind": row.kind,
-        "implemented": row.implemented,
         "words": node["summary"],
         "path_fields": path_variables(row.path),
         "fields": _fields(node, document["components"]),

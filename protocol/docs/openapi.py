@@ -183,8 +183,7 @@ def openapi(version: str, url: str) -> dict[str, Any]:
             "title": "OpenCode Debug Relay",
             "version": version,
             "description": "Drive interactive debuggers over HTTP. A reply leaves out each field "
-            "that is not required and is at its default. Operations marked "
-            "`x-implemented: false` answer 501 NOT_IMPLEMENTED.",
+            "that is not required and is at its default.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": url}],
@@ -224,7 +223,6 @@ def _operation(row: Operation, path: str, parts: _Components) -> _Node:
         "security": [{"bearer": list(row.scopes)}, {}] if row.scope else [],
         "parameters": list(_parameters(row, path, parts)),
         "responses": _responses(row, parts),
-        "x-implemented": row.implemented,
         "x-scope": row.scope,
     }
     if row.on_session:
@@ -254,8 +252,6 @@ def _description(row: Operation) -> str:
     if row.on_session and row.states != ANY:
         states = " or ".join(f"`{state.value}`" for state in State if state in row.states)
         parts.append(f"Allowed while the session is {states}.")
-    if not row.implemented:
-        parts.append("Not implemented yet: answers 501 NOT_IMPLEMENTED.")
     return "\n\n".join(parts)
 
 

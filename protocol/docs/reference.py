@@ -47,8 +47,7 @@ def reference() -> str:
 
 def _entry(row: Operation, document: _Node) -> str:
     node = document["paths"][row.path][row.verb.lower()]
-    mark = "" if row.implemented else " (not implemented yet)"
-    lines = [f"### {row.name}{mark}", f"`{row.verb} {row.path}`"]
+    lines = [f"### {row.name}", f"`{row.verb} {row.path}`"]
     if row.aliases:
         lines.append("Also " + _codes(f"{row.verb} {path}" for path in row.aliases) + ".")
     lines += [

@@ -93,9 +93,9 @@ class Front:
         except Exception as error:
             return self._dispatch.refuse(request, error)
         operation = request.operation
-        if operation is not None and operation.kind == "mcp" and operation.implemented:
+        if operation is not None and operation.kind == "mcp":
             return await self._serve_mcp(http, request)
-        if operation is not None and operation.streams and operation.implemented:
+        if operation is not None and operation.streams:
             request.format = "json"  # the format of a refusal that comes before negotiation
             return await self._streams.serve(http, request)
         if http.method in ("GET", "HEAD"):

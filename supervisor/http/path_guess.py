@@ -75,7 +75,7 @@ def meant(method: str, segments: Sequence[str]) -> Meant | None:
     in_session = words[:1] in (["sessions"], ["session"]) and len(words) > 1
     if not words or (in_session and len(words) == 2):  # the last word is an id
         return None
-    names = [name for name in _NAMES.get(words[-1], ()) if OPERATIONS[name].implemented]
+    names = list(_NAMES.get(words[-1], ()))
     # A word may belong to several operations: the method decides.
     rows = OPERATIONS
     names.sort(key=lambda name: (rows[name].verb != method, rows[name].on_session != in_session))

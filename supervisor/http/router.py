@@ -60,7 +60,7 @@ class Router:
     def __init__(self, operations: Mapping[str, Operation], prefix: str) -> None:
         self._root = _Node()
         self._prefix = prefix
-        self._verbs: dict[str, list[str]] = {}  # template → verbs, of implemented operations
+        self._verbs: dict[str, list[str]] = {}  # template → verbs
         for operation in operations.values():
             for path in operation.paths:
                 self._add(operation, prefix + path.rstrip("/"))
@@ -92,8 +92,7 @@ class Router:
         if operation.verb in node.leaves:
             raise ValueError(f"two operations answer {operation.verb} {template}")
         node.leaves[operation.verb] = _Leaf(operation, path_variables(template))
-        if operation.implemented:
-            self._verbs.setdefault(template, []).append(operation.verb)
+        self._verbs.setdefault(template, []).append(operation.verb)
 
     def _not_found(self, method: str, path: str) -> RelayError:
         wanted = "GET" if method == "HEAD" else method
@@ -172,12 +171,10 @@ def _decoded(segment: str) -> str:
 def _wrong_verb(method: str, path: str, leaves: dict[str, _Leaf]) -> RelayError:
     allow = sorted({*leaves, "HEAD"} if "GET" in leaves else leaves)
     shown = path[:_COMPARED_CHARACTERS]
-    works = [verb for verb, leaf in leaves.items() if leaf.operation.implemented]
-    use = f"Use {works[0]} {shown}" if works else "This version does not do that yet"
     return RelayError(
         Code.METHOD_NOT_ALLOWED,
         f"{shown} does not take {method}.",
-        f"{use}; allowed: {', '.join(allow)}.",
+        f"Use {next(iter(leaves))} {shown}; allowed: {', '.join(allow)}.",
         allow=allow,
     )
 

@@ -138,7 +138,7 @@ def _imported() -> Any:
 
 def not_installed(error: ImportError) -> RelayError:
     return RelayError(
-        Code.NOT_IMPLEMENTED,
+        Code.ATTACH_NO_DEBUGGER,
         f"The relay's Python lacks what MCP needs: {error}",
         f"Install it: {sys.executable} -m pip install 'opencode-debug-relay[mcp]'. Everything else "
         "works without it, by plain HTTP.",

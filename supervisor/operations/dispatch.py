@@ -332,12 +332,6 @@ class Dispatch:
         if (address := request.path.get("session_id")) is not None:
             request.path = {**request.path, "session_id": self._registry.id_of(address)}
         query = _single_values(request.query)
-        if not operation.implemented:
-            raise RelayError(
-                Code.NOT_IMPLEMENTED,
-                f"{operation.name} is not implemented in this version",
-                operation=operation.name,
-            )
         params = await self._params(operation, request.path, query, body)
         follow_up = getattr(params, operation.follow_up) if operation.follow_up else None
         if follow_up is not None:

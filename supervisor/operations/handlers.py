@@ -156,9 +156,7 @@ class Handlers:
             "apply-profile": self._apply_profile,
         }
         wanted = {
-            row.name
-            for row in OPERATIONS.values()
-            if row.side == "supervisor" and row.implemented and not row.streams
+            row.name for row in OPERATIONS.values() if row.side == "supervisor" and not row.streams
         }
         if wanted != self._table.keys():
             differ = sorted(wanted ^ self._table.keys())
@@ -185,7 +183,7 @@ class Handlers:
     async def _index(self, params: Empty, caller: Caller) -> Struct:
         url = self._facts.url
         linked = (OPERATIONS[name] for name in _LINKED)
-        links = {row.name: url + row.path for row in linked if row.implemented}
+        links = {row.name: url + row.path for row in linked}
         index = {
             "name": _NAME,
             "version": VERSION,
@@ -240,22 +238,16 @@ class Handlers:
                 "supports_conditional_breakpoints": True,
                 "supports_hit_conditional_breakpoints": True,
                 "supports_log_points": True,
-                "supports_exception_breakpoints": OPERATIONS[
-                    "set-exception-breakpoints"
-                ].implemented,
+                "supports_exception_breakpoints": True,
                 "supports_function_breakpoints": True,
                 "supports_evaluate": True,
-                "supports_set_variable": OPERATIONS["set-variable"].implemented,
-                "supports_restart": OPERATIONS["restart"].implemented,
-                "supports_attach": OPERATIONS["attach"].implemented,
+                "supports_set_variable": True,
+                "supports_restart": True,
+                "supports_attach": True,
                 "max_sessions": self._registry.settings.sessions.max_sessions,
             },
             endpoints=list(
-                dict.fromkeys(
-                    API_PREFIX + row.path.rstrip("/")
-                    for row in OPERATIONS.values()
-                    if row.implemented
-                )
+                dict.fromkeys(API_PREFIX + row.path.rstrip("/") for row in OPERATIONS.values())
             ),
         )
 

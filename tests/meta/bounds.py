@@ -21,7 +21,6 @@ PACKAGES = ("protocol", "supervisor", "worker")
 # Numbers that are no choice of ours to bound something: constants of the kernel, of CPython and of
 # pydevd, formats, exit codes, numbers of versions.
 NO_BOUNDS = {
-    "protocol/operations.py": "DONE",
     "protocol/secrets.py": "_SHORTEST_PASSWORD",
     "protocol/system/peers.py": (
         "_NETLINK_SOCK_DIAG _SOCK_DIAG_BY_FAMILY _NLM_F_REQUEST _NO_COOKIE _ALL_STATES _FIXED"

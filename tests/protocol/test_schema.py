@@ -101,7 +101,6 @@ def test_says_what_the_row_says(row, path):
     node = node_of(row, path)
     assert node["tags"] == [row.group]
     assert node["summary"] == (row.words or row.params.__doc__).strip().splitlines()[0]
-    assert node["x-implemented"] is row.implemented
     assert node["x-scope"] == row.scope
     assert set(node.get("x-states", ())) == (set(row.states) if row.on_session else set())
     assert node["security"] == ([{"bearer": list(row.scopes)}, {}] if row.scope else [])

@@ -231,7 +231,11 @@ class SupervisorLink(asyncio.Protocol):
         decode = _DECODERS.get(head.operation)
         if decode is None:
             raise RelayError(
-                Code.NOT_IMPLEMENTED, f"This worker ({VERSION}) has no {head.operation}"
+                Code.INVALID_SESSION_STATE,
+                f"The worker of this session is of version {VERSION}, which has no "
+                f"{head.operation}",
+                "Create a new session with POST /api/v1/sessions: its worker is of the relay's "
+                "version.",
             )
         return await perform(Call(self._worker.session, head, abandoned), decode(payload))
 

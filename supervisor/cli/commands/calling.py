@@ -26,11 +26,7 @@ def _options(parser: Parser) -> None:
 
 def callable_operations() -> dict[str, Any]:
     """The operations that answer one request with one reply."""
-    return {
-        name: row
-        for name, row in operations().items()
-        if row["implemented"] and row["kind"] in ("json", "document")
-    }
+    return {name: row for name, row in operations().items() if row["kind"] in ("json", "document")}
 
 
 def _call(here: Here, given: Namespace) -> int:

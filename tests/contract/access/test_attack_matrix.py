@@ -72,7 +72,7 @@ def routes_of(document: Any, session_id: str) -> Iterator[Route]:
             replies = node["responses"]
             streams = "text/event-stream" in str(replies.get("200", {}).get("content", {}))
             kind = "sse" if streams else "http"
-            if "101" in replies and node["x-implemented"]:
+            if "101" in replies:
                 kind = "websocket"
             asked = node["security"][0]["bearer"] if node["security"] else ()
             yield Route(verb.upper(), "/api/v1" + path, kind, tuple(asked))

@@ -177,8 +177,6 @@ def test_an_upgrade_passes_the_same_guard(relay: Client, wire: Wire, name: str) 
         wire.ask(line, *UPGRADE, host="evil.example").refused("FORBIDDEN_HOST", 403)
         for origin in ("null", "http://evil.example", "http://127.0.0.1:1", f"https://{wire.host}"):
             wire.ask(line, *UPGRADE, f"Origin: {origin}").refused("FORBIDDEN_ORIGIN", 403)
-        if not OPERATIONS[name].implemented:
-            wire.ask(line, *UPGRADE, f"Origin: http://{wire.host}").refused("NOT_IMPLEMENTED", 501)
 
 
 def test_an_upgrade_of_a_plain_call_is_ignored(wire: Wire) -> None:

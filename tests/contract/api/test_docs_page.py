@@ -93,7 +93,7 @@ def test_each_example_is_a_call_that_exists(answer: Answer) -> None:
         body = json.loads(words[words.index("--json") + 1]) if "--json" in words else {}
         sent = [words[n + 1] for n, word in enumerate(words) if word == "--data-urlencode"]
         query = dict(text.split("=", 1) for text in sent)
-        if row.implemented and not row.streams and row.kind == "json":
+        if not row.streams and row.kind == "json":
             examined = examine(row.params, found.path_values, query, body)
             assert examined.params is not None, (command, examined.fields)
     assert shown == set(OPERATIONS)

@@ -79,7 +79,7 @@ def test_the_worst_body_of_each_operation(watched: Relay) -> None:
     with watched.client.session() as session:
         values = {**PATH_VALUES, "session_id": session.id}
         for row in OPERATIONS.values():
-            is_tried = row.verb == "GET" or not row.implemented or row.params in tried
+            is_tried = row.verb == "GET" or row.params in tried
             if is_tried or row.name in ("shutdown", "delete-session"):
                 continue
             tried.add(row.params)

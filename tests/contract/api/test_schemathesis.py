@@ -29,11 +29,7 @@ EXAMPLES = 5
 # repetition of 131,072 that takes it seconds to compile, for each place where it occurs.
 LONGEST_BOUND = 10_000
 # Shutdown would end the relay, and an upgrade is no reply.
-ROWS = [
-    row
-    for row in OPERATIONS.values()
-    if row.implemented and row.name != "shutdown" and not row.streams
-]
+ROWS = [row for row in OPERATIONS.values() if row.name != "shutdown" and not row.streams]
 # These end a session, at once or by a timeout, or keep others from driving it: they get one of
 # their own, without a program.
 ALONE = (

@@ -86,7 +86,7 @@ def test_without_the_extra_it_says_how_to_install_it(
     (tmp_path / "lacking").mkdir()
     (tmp_path / "lacking" / "mcp_types.py").write_text("raise ImportError('no mcp_types here')")
     relay = own_relay(env={"PYTHONPATH": str(tmp_path / "lacking")})
-    error = send(relay.client, "tools/list").refused("NOT_IMPLEMENTED", 501)
+    error = send(relay.client, "tools/list").refused("ATTACH_NO_DEBUGGER", 503)
     assert "pip install 'opencode-debug-relay[mcp]'" in error["details"]["suggestion"]
     relay.client.get("/sessions").ok()
 

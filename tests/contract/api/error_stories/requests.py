@@ -168,13 +168,3 @@ def audience(scene: Scene) -> Generator[Answer, Any, None]:
 def no_socket(scene: Scene) -> Generator[Answer, Any, None]:
     error = yield scene.session().get("/debug")
     assert "/events/stream" in suggestion(error)
-
-
-@story_of(Code.NOT_IMPLEMENTED)
-def mcp_without_its_package(scene: Scene) -> Generator[Answer, Any, None]:
-    lacking = scene.folder / "lacking"
-    lacking.mkdir()
-    (lacking / "mcp_types.py").write_text("raise ImportError('no such package')")
-    client = scene.start(env={"PYTHONPATH": str(lacking)}).client
-    error = yield client.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
-    assert "-m pip install 'opencode-debug-relay[mcp]'" in suggestion(error)
