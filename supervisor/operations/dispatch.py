@@ -173,7 +173,9 @@ class Dispatch:
             # The caller has left; an operation that `finishes` continues.
             self._note(call, None)
             raise
-        self._note(call, finished)
+        # A front writes a short answer in this turn of the event loop. We count and note the call
+        # in the next turn: its caller does not wait for that.
+        asyncio.get_running_loop().call_soon(self._note, call, finished)
         return _pretty(finished) if request.pretty else finished
 
     async def open(self, request: Request) -> Opened | Finished:
