@@ -438,6 +438,7 @@ class Spot(Struct, kw_only=True):
     capture: list[str]
     changes: bool
     label: str | None = None
+    function: str | None = None  # only where a call of this function begins
 
 
 class Trace(Request[bool]):

@@ -94,6 +94,7 @@ class Planner:
                     capture=capture,
                     changes=not capture,
                     label=at.label,
+                    function=at.function.rpartition(".")[2] if at.function else None,
                 )
             )
         return Plan(server, spots, lines)

@@ -36,8 +36,20 @@ LEDGER = """
             account.audit()
         return account.balance
 
+    def total(rows):
+        return sum(row for row in rows)
+
+    def rows(n):
+        for row in range(n):
+            yield row
+
+    def empty(n):
+        while n:
+            n -= 1
+
     account = Account(0)
     print(work(account))
+    print(total(rows(3)), empty(3), empty(2))
     for n in (4, 0):
         try:
             price(n)
@@ -85,6 +97,12 @@ def test_places_by_text_and_function_with_labels(relay: Client, source: Write, p
     assert [row["values"] for row in entries] == [{"amount": "50"}] * 5
     assert sum(row["label"] == "before the audit" for row in rows) == 5
     assert [row["values"]["n"] for row in rows if row["function"] == "price"] == ["4", "0"]
+    # A function's row is where a call begins: not each time that a loop comes back to its first
+    # line, nor in an expression on that line that has a scope of its own.
+    names = ["work", "total", "rows", "empty"]
+    at = [{"function": name} for name in names]
+    rows = run(relay, program, python, at=at)["rows"]
+    assert [row["function"] for row in rows] == [*names, "empty"]
     body = {"script": str(program), "trace": {"at": [{"function": "nothing"}]}}
     error = relay.post("/run", body).refused("BREAKPOINT_INVALID_LINE")
     assert "Account.deposit" in error["details"]["functions"]

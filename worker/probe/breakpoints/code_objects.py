@@ -16,9 +16,9 @@ _HAS_NAMES = sys.version_info >= (3, 11)  # co_qualname
 
 
 class Body(object):
-    """The place where the body of a function begins."""
+    """The place where the body of a function begins: with this line, if one is given."""
 
-    def __init__(self, code):
+    def __init__(self, code, line=None):
         text = code.co_code
         offset, after = 0, None
         while offset < len(text):
@@ -26,7 +26,8 @@ class Body(object):
             if name not in _PROLOGUE and not (name == "POP_TOP" and after == "RETURN_GENERATOR"):
                 break
             offset, after = offset + 2, name
-        self.offset = offset
+        starts = [start for start, at in dis.findlinestarts(code) if at == line]
+        self.offset = offset = max([offset] + starts[:1])
         self.line = code.co_firstlineno
         for start, line in dis.findlinestarts(code):
             if start > offset:

@@ -51,10 +51,12 @@ class WantedName(object):
 
 
 class EntryPoint(object):
-    """The entry point of one function: the first line of its body."""
+    """The entry point of one function: the first line of its body, or the line that the worker
+    takes for that.
+    """
 
-    def __init__(self, code, file):
-        body = Body(code)
+    def __init__(self, code, file, line=None):
+        body = Body(code, line)
         self.code, self.file = code, file
         self.line, self.offset, self.loops = body.line, body.offset, body.loops
         self.ids = []

@@ -12,6 +12,7 @@ import json
 import time
 import types
 
+from debug_relay.worker.probe.breakpoints.functions import EntryPoint
 from debug_relay.worker.probe.inspection.evaluation import begun
 from debug_relay.worker.probe.runtime.expressions import Expression
 from debug_relay.worker.probe.runtime.muted_output import unmute
@@ -39,6 +40,23 @@ class Spot(object):
         self.changes = spec.get("changes", False)
         self.label = spec.get("label")
         self.code = None  # record only in this function, if set
+        self.function = spec.get("function")  # only where a call of this function begins, if set
+        self.entry_points = {}  # code of that name → its EntryPoint
+
+    def wants(self, frame):
+        """Whether the spot records this hit. The first line of a function may have other code, such
+        as a generator expression, and a loop may come back to it.
+        """
+        code = frame.f_code
+        if self.function is None:
+            return self.code is None or self.code is code
+        if code.co_name != self.function:
+            return False
+        entry_point = self.entry_points.get(code)
+        if entry_point is None:
+            entry_point = EntryPoint(code, code.co_filename, frame.f_lineno)
+            entry_point = self.entry_points.setdefault(code, entry_point)
+        return entry_point.begins(frame)
 
 
 class Tracer(object):
@@ -211,7 +229,7 @@ class Trace(object):
         stops = False
         try:
             for spot in spots:
-                if spot.code is None or spot.code is code:
+                if spot.wants(frame):
                     reason = self.record(spot, frame, known[1])
                     if reason is not None:
                         stops = self.finish(reason, stops_anyway)
