@@ -155,11 +155,14 @@ class Frame(Result, kw_only=True):
 
 
 class FoldedFrames(Result, kw_only=True):
-    """Frames of libraries in a row, which are not in the list; `frames=all` shows them."""
+    """Frames in a row that are not in the list: of libraries, which `frames=all` shows; or of a
+    recursion.
+    """
 
     first: int  # the id of the first
     count: int
-    libraries: list[str]
+    libraries: list[str] = []
+    repeats: int = 0  # a recursion: these are the so many frames before them, again and again
 
 
 class Stack(Result, kw_only=True):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import Final
 
 from debug_relay.protocol.models.inspection import FoldedFrames, Frame
+from debug_relay.protocol.rendering.repeats import repeats_in
+from debug_relay.protocol.rendering.text import plural
 
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _STANDARD: Final = re.compile(r"/lib(?:64)?/python[\d.]+t?/([^/]+)")
@@ -13,6 +16,7 @@ _MOST_NAMES: Final = 4  # Libraries that are named where their frames are folded
 _PLACE: Final = re.compile(r'^  File "(.+)", line \d+')
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _ENTRY: Final = '  File "'  # One entry of a traceback begins so.
+_CHAINED: Final = ("The above exception was", "During handling of the above")
 
 
 def library_of(path: str) -> str | None:
@@ -45,15 +49,18 @@ def add_fold(folds: list[FoldedFrames], number: int, library: str) -> None:
 
 
 def folded(frames: list[Frame], waits: bool) -> tuple[list[Frame], list[FoldedFrames]]:
-    """The frames without those of libraries, but for the library in which the thread has stopped:
-    where it `waits` it has only called that. A thread without frames of its own has all.
+    """The frames without those of libraries, but for those at the top, of the library in which the
+    thread has stopped: where it `waits` it has only called that. A thread without frames of its own
+    has all.
     """
     own: list[Frame] = []
     folds: list[FoldedFrames] = []
     near = library_of(frames[0].source.path) if frames and not waits else None
+    is_near = not waits
     for frame in frames:
         library = library_of(frame.source.path)
-        if library is None or library == near:
+        is_near = is_near and library == near
+        if library is None or is_near:
             own.append(frame)
         else:
             add_fold(folds, frame.id, library)
@@ -61,31 +68,53 @@ def folded(frames: list[Frame], waits: bool) -> tuple[list[Frame], list[FoldedFr
 
 
 def folded_traceback(lines: list[str]) -> list[str]:
-    """The lines of a traceback; entries of libraries in a row are one line."""
+    """The lines of a traceback; entries of libraries in a row are one line, and so are those that a
+    recursion repeats.
+    """
     shown: list[str] = []
-    names: list[str] = []
-    count = 0
-    skips = False
-    for line in [*lines, ""]:
-        found = _PLACE.match(line)
-        if found is not None:
-            library = library_of(found[1])
-            skips = library is not None
-            if library is not None:
-                count += 1
-                if library not in names:
-                    names.append(library)
-        elif skips and line.startswith("    "):
-            continue  # the source of the entry before
+    entries: list[tuple[str, ...]] = []
+    for line in lines:
+        if _PLACE.match(line) is not None:
+            entries.append((line,))
+        elif entries and line.startswith("    "):
+            entries[-1] = (*entries[-1], line)
         else:
-            skips = False
-        if not skips and count:
-            frames = f"{count} frame{'s' * (count > 1)}"
-            shown.append(f"  … {frames} of {', '.join(names[:_MOST_NAMES])}")
-            names, count = [], 0
-        if not skips:
+            shown += _entries(entries)
+            entries = []
             shown.append(line)
-    return shown[:-1]
+    return shown + _entries(entries)
+
+
+def _entries(entries: list[tuple[str, ...]]) -> list[str]:
+    """The lines of entries in a row."""
+    shown: list[str] = []
+    done = 0
+    for repeat in repeats_in([entry[0] for entry in entries]):
+        first = repeat.first + repeat.period
+        shown += _without_libraries(entries[done:first])
+        times = plural(repeat.times - 1, "more time")
+        those = "frame" if repeat.period == 1 else f"{repeat.period} frames"
+        shown.append(f"  … the {those} above, {times}")
+        done = repeat.end
+    return shown + _without_libraries(entries[done:])
+
+
+def _without_libraries(entries: list[tuple[str, ...]]) -> list[str]:
+    shown: list[str] = []
+    for is_own, some in groupby(entries, key=lambda entry: _library_in(entry[0]) is None):
+        same = list(some)
+        if is_own:
+            shown += [line for entry in same for line in entry]
+        else:
+            names = dict.fromkeys(_library_in(entry[0]) or "" for entry in same)
+            libraries = ", ".join(list(names)[:_MOST_NAMES])
+            shown.append(f"  … {plural(len(same), 'frame')} of {libraries}")
+    return shown
+
+
+def _library_in(line: str) -> str | None:
+    found = _PLACE.match(line)
+    return library_of(found[1]) if found is not None else None
 
 
 def brief_traceback(text: str | None) -> str | None:
@@ -101,14 +130,21 @@ def brief_traceback(text: str | None) -> str | None:
     return "".join([entries[0], left_out, _ENTRY, entries[-1]])
 
 
-def without_traceback(lines: list[str], last: str) -> list[str]:
-    """Output lines without the traceback at their end, if it ends with this line."""
+def without_traceback(lines: list[str], last: str, cut: bool) -> list[str]:
+    """Output lines without the traceback at their end, if it ends with this line; those of its
+    causes stay, because nothing else tells them. The output may be `cut`: of a long traceback its
+    beginning is missing.
+    """
     end = len(lines)
     while end and not lines[end - 1].strip():
         end -= 1
     if not end or not last or not lines[end - 1].startswith(last):
         return lines
     starts = [at for at, line in enumerate(lines[:end]) if line == _TRACEBACK]
-    if len(starts) != 1:
-        return lines
-    return lines[: starts[0]]
+    if not starts:
+        is_rest = cut and all(not line or line[0] == " " for line in lines[1 : end - 1])
+        return [] if is_rest else lines
+    first = len(starts) - 1
+    while first and lines[starts[first] - 2].startswith(_CHAINED):
+        first -= 1
+    return lines[: starts[first]] + folded_traceback(lines[starts[first] : starts[-1]])

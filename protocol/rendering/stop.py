@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from itertools import groupby
 from typing import Final, TypeVar
 
 from msgspec import UNSET
@@ -16,6 +15,7 @@ from msgspec import UNSET
 from debug_relay.protocol.models import inspection, stop_report
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.run import RunFrame, RunLocal
+from debug_relay.protocol.rendering.repeats import repeats_in
 from debug_relay.protocol.rendering.text import Code, Line, plural, short
 
 SAFE_VALUES_NOTE: Final = "(shown without running the program's code, which needs sessions:write)"
@@ -24,7 +24,6 @@ _VALUE: Final = 100  # Characters of one value in the text of a stop.
 _TEXT: Final = 120
 _STEP: Final = 600  # Characters of the whole text of a stop after a step.
 _WAS: Final = 60  # Characters of the earlier value of a local that a step has changed.
-_SAME: Final = 2  # Equal frames in a row that are shown one by one; more are shown as one.
 _RAISED: Final = re.compile(r"\w+(:|$)")
 _UNITS: Final = {"str": "characters", "bytes": "bytes", "bytearray": "bytes"}
 _DEFINED: Final = frozenset(
@@ -278,26 +277,41 @@ def frames(rows: list[inspection.Frame]) -> Iterator[str]:
 
 def folded(rows: list[tuple[int, str, list[str]]]) -> Iterator[str]:
     """`#number place` and the lines that belong to it; repeated entries are folded."""
-    for _, alike in groupby(rows, key=lambda row: row[1:]):
-        same = list(alike)
-        shown = same if len(same) <= _SAME else same[:1]
-        for number, where, lines in shown:
-            yield f"#{number} {where}"
-            yield from lines
-        if shown is not same:
-            yield f"#{same[1][0]} to #{same[-1][0]} the same"
+    shown = 0
+    for repeat in repeats_in([(where, *lines) for _, where, lines in rows]):
+        first = repeat.first + repeat.period
+        yield from _numbered(rows[shown:first])
+        again = "the same" if repeat.period == 1 else f"the same {repeat.period} frames again"
+        yield f"#{rows[first][0]} to #{rows[repeat.end - 1][0]} {again}"
+        shown = repeat.end
+    yield from _numbered(rows[shown:])
+
+
+def _numbered(rows: list[tuple[int, str, list[str]]]) -> Iterator[str]:
+    for number, where, lines in rows:
+        yield f"#{number} {where}"
+        yield from lines
 
 
 def with_folds(
     rows: list[tuple[int, str, list[str]]], folds: list[inspection.FoldedFrames]
 ) -> Iterator[str]:
-    """Frames in their order, with a line where frames of libraries are folded."""
+    """Frames in their order, with a line where some are folded."""
     for fold in folds:
         before = [row for row in rows if row[0] < fold.first]
         yield from folded(before)
-        yield f"… {plural(fold.count, 'frame')} of {', '.join(fold.libraries)}"
+        yield _fold(fold)
         rows = rows[len(before) :]
     yield from folded(rows)
+
+
+def _fold(fold: inspection.FoldedFrames) -> str:
+    count = plural(fold.count, "frame")
+    if not fold.repeats:
+        return f"… {count} of {', '.join(fold.libraries)}"
+    times = plural(fold.count // fold.repeats, "more time")
+    those = "frame" if fold.repeats == 1 else f"{fold.repeats} frames"
+    return f"… {count}: the {those} above, {times}"
 
 
 def _callers(report: stop_report.Stop) -> Iterator[Line]:

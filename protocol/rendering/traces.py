@@ -113,7 +113,8 @@ def run(report: RunReport) -> Iterator[Line]:
         yield f"passed {report.passed_limit.words()}"
     output = report.output.splitlines()
     if report.exception is not None:  # its frames follow, with their locals
-        output = without_traceback(output, report.exception.type)
+        cut_off = report.output_left_out > 0
+        output = without_traceback(output, report.exception.type, cut_off)
     if output:
         cut = f", without its first {report.output_left_out} bytes" * bool(report.output_left_out)
         yield f"output{cut}:"

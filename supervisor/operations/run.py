@@ -25,18 +25,9 @@ from debug_relay.protocol.models.breakpoints import (
 )
 from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.fields import Result, SessionParams
-from debug_relay.protocol.models.inspection import FoldedFrames
-from debug_relay.protocol.models.run import (
-    Run,
-    RunException,
-    RunFrame,
-    RunLocal,
-    RunReport,
-    RunTrace,
-)
+from debug_relay.protocol.models.run import Run, RunException, RunReport, RunTrace
 from debug_relay.protocol.models.stop_report import Snapshot, Stop, StopReport
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
-from debug_relay.protocol.rendering.library_frames import add_fold, brief_traceback, library_of
 from debug_relay.protocol.rendering.traces import in_text
 from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.state import LIVE, State
@@ -44,6 +35,7 @@ from debug_relay.protocol.trace_pages import fitted
 from debug_relay.protocol.validation.cross_field_rules import file_of
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.operations.crash import crash_of
 from debug_relay.supervisor.operations.worker_calls import FORMAT, WorkerCalls
 from debug_relay.supervisor.output.tail import last_output
 from debug_relay.supervisor.sessions.mirror import Session
@@ -57,10 +49,6 @@ _LAUNCH: Final = (
     "python_args", "pythonpath", "just_my_code", "stdin_inputs",
     "limits",
 )  # fmt: skip
-_MOST_FRAMES: Final = 100  # Frames of the stack in the report of a run.
-_MOST_LOCALS: Final = 100  # Locals of one frame in the report of a run.
-_VALUE_CHARACTERS: Final = 500  # One value in the report of a run.
-_LOCALS_CHARACTERS: Final = 256 * 1024  # All locals in the report of a run together.
 # When the time of a run is over, the look at where its program is takes this long at most.
 _LOOK_SECONDS: Final = 5.0
 _GRACE_SECONDS: Final = 1.0  # A program whose run has timed out has this long to end by itself.
@@ -266,7 +254,7 @@ class _OneRun:
             if self._status is not State.PAUSED:
                 return False
             if self._session.state.stop_reason == "exception" and self._exception is None:
-                self._exception = await self._crash()
+                self._exception = await crash_of(self._session.state, self._id, self._ask)
                 if self._params.keep_on_exception:
                     return True
             if await self._is_asked_for():
@@ -331,60 +319,5 @@ class _OneRun:
             self._note = "its threads cannot be shown: C code keeps the interpreter (the GIL)"
             return None, None
 
-    async def _crash(self) -> RunException:
-        """The exception's stack with locals, within the bound of a report."""
-        session_id = self._id
-        stack = await self._ask(
-            "stacktrace",
-            inspection.Stacktrace(session_id=session_id, levels=_MOST_FRAMES),
-            inspection.Stack,
-        )
-        room = _LOCALS_CHARACTERS
-        frames: list[RunFrame] = []
-        folded: list[FoldedFrames] = []
-        near = library_of(stack.frames[0].source.path) if stack.frames else None
-        for frame in stack.frames:
-            library = library_of(frame.source.path)
-            if library is not None and library != near:
-                add_fold(folded, frame.id, library)
-                continue
-            params = inspection.FrameVariables(
-                session_id=session_id, frame_id=frame.id, count=_MOST_LOCALS
-            )
-            listed = (
-                await self._ask("frame-variables", params, inspection.VariableList)
-                if room > 0
-                else None
-            )
-            shown = [
-                RunLocal(name=one.name, type=one.type, value=_short(one.value))
-                for one in (listed.variables if listed else ())
-                if not one.name.startswith("@")  # added by pytest
-            ]
-            room -= sum(len(one.name) + len(one.value) for one in shown)
-            frames.append(
-                RunFrame(
-                    id=frame.id,
-                    name=frame.name,
-                    path=frame.source.path,
-                    line=frame.line,
-                    locals=shown,
-                    locals_left_out=listed.total - len(listed.variables) if listed else 0,
-                )
-            )
-        raised = self._session.state.exception
-        return RunException(
-            type=raised.type if raised else "",
-            message=raised.message if raised else "",
-            traceback=brief_traceback(raised.traceback) if raised else None,
-            frames=frames,
-            folded=folded,
-            total_frames=stack.total_frames,
-        )
-
     async def _ask(self, operation: str, params: SessionParams, kind: type[_R]) -> _R:
         return await self._worker_calls.ask(self._session, operation, params, self._caller, kind)
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= _VALUE_CHARACTERS else value[: _VALUE_CHARACTERS - 1] + "…"

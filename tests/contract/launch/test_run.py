@@ -146,8 +146,57 @@ def test_a_deep_stack_is_told_in_part(relay: Client) -> None:
     told = run(relay, "def deep(n):\n    n or 1 / n\n    deep(n - 1)\ndeep(300)", timeout=30)
     crash = told["exception"]
     assert crash["type"].endswith("ZeroDivisionError")
-    assert len(crash["frames"]) == 100
     assert crash["total_frames"] == 302
+    # Of the recursion the innermost calls, and the first.
+    assert [frame["id"] for frame in crash["frames"]] == [0, 1, 2, 300, 301]
+    assert crash["folded"] == [{"first": 3, "count": 297, "libraries": [], "repeats": 1}]
+
+
+def test_a_recursion_without_end_is_told_in_a_few_lines(relay: Client, python: str) -> None:
+    """Its traceback alone is 100 KB, as two functions call each other."""
+    code = """
+def depth(node):
+    return 1 + max(depth(kid) for kid in node)
+
+tree = []
+tree.append(tree)
+print("before")
+depth(tree)
+"""
+    body = {"code": code, "python_path": python}
+    text = relay.post("/run?format=text", body).raw.decode()
+    assert "exception: RecursionError" in text
+    assert "the 2 frames above, " in text
+    assert "File" not in text
+    assert ".0:" not in text
+    assert len(text) < 1000, text
+    assert len(relay.post("/run", body | {"output_bytes": 0}).raw) < 5000
+
+
+def test_frames_of_libraries_below_the_top_are_folded(relay: Client, python: str) -> None:
+    """Also those of the library in which the exception was raised."""
+    code = """
+import asyncio
+async def main():
+    try:
+        await asyncio.wait_for(asyncio.sleep(9), 0.05)
+    except asyncio.TimeoutError:
+        pass
+    try:
+        {}["x"]
+    except KeyError as error:
+        raise ValueError(7) from error
+asyncio.run(main())
+"""
+    body = {"code": code, "python_path": python, "exceptions": {"types": ["TimeoutError"]}}
+    crash = relay.post("/run", body).ok()["exception"]
+    assert [frame["name"] for frame in crash["frames"][1:]] == ["main", "<module>"]
+    # The traceback of a cause stays, in short; the last is told by the frames.
+    text = relay.post("/run?format=text", {"code": code, "python_path": python}).raw.decode()
+    assert text.count("Traceback") == 1
+    assert "| KeyError: 'x'" in text
+    assert "direct cause" in text
+    assert "exception: ValueError: 7" in text
 
 
 def test_the_end_of_much_output(relay: Client) -> None:

@@ -62,17 +62,18 @@ class Folded(object):
     """The frames of a stack that are the program's own, and how many of which libraries lie
     between them.
 
-    The top frame counts as the program's own, and so does its library: the thread has stopped
-    there. With `fold` "own" it does not, because the thread only waits there; with "none" no frame
-    is folded.
+    The top frame counts as the program's own, and so do the frames of its library that have called
+    it: the thread has stopped there. With `fold` "own" they do not, because the thread only waits
+    there; with "none" no frame is folded.
     """
 
     def __init__(self, db, listed, most, fold):
         self.rows, self.numbers, self.total = [], [], 0
         self.top = None  # the first frame of the rows
-        self.near = None  # the library of the top frame, which is not folded
+        self.near = None  # the library of the top frame
         self.folds = []  # [number of the first, how many, [libraries]]
         known, libraries = {}, {}
+        is_near = fold == "top"
         for frame in listed:
             code = id(frame.f_code)
             path = known[code] if code in known else visible(db, frame, known)
@@ -84,7 +85,8 @@ class Folded(object):
             if self.total == 0 and fold == "top":
                 self.near = library
             number, self.total = self.total, self.total + 1
-            if library is not None and library != self.near:
+            is_near = is_near and library == self.near
+            if library is not None and not is_near:
                 self._fold(number, library)
             elif len(self.rows) < most:
                 line = listed.frame_id_to_lineno.get(id(frame), frame.f_lineno)

@@ -169,8 +169,8 @@ class StopReports(object):
         return {"locals": rows, "total_locals": len(names)}
 
     def ordered(self, frame, values):
-        # pytest adds names such as @py_assert1, which no program can use.
-        names = [name for name in values if not name.startswith("@")]
+        # No program can use names such as pytest's @py_assert1 and a generator expression's .0.
+        names = [name for name in values if not name.startswith(("@", "."))]
         if frame.f_code.co_name != "<module>":
             return names
         return sorted(names, key=lambda name: name_of(type(values[name])) in NAMED_LAST)
