@@ -412,6 +412,11 @@ HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
         "run take the lease for 30 s, if nobody has it.",
         {"type": "string", "maxLength": 40},
     ),
+    "X-Lease-Key": (
+        "A secret of the caller's own choice. A lease that is taken by a call with it belongs to "
+        "calls with it alone, and not to others that send the same name. It is kept nowhere.",
+        {"type": "string"},
+    ),
     "If-Stop": (
         "The `stop_id` that the caller has seen. If the program has resumed or stopped "
         "again since, the call is refused with 409 STOP_CHANGED.",

@@ -265,7 +265,7 @@ def _parameters(row: Operation, path: str, parts: _Components) -> Iterator[_Node
         for name in (name for name in fields["properties"] if name not in variables):
             required = name in fields.get("required", ())
             yield _parameter(name, "query", fields["properties"][name], required, values.get(name))
-    headers = ["X-Request-ID", "X-Agent", "X-Human-Front"]
+    headers = ["X-Request-ID", "X-Agent", "X-Human-Front", "X-Lease-Key"]
     headers += ["Last-Event-ID"] if row.kind == "sse" else []
     headers += ["If-Stop"] if row.checks_if_stop else []
     headers += ["Idempotency-Key"] if Code.IDEMPOTENCY_CONFLICT in row.errors else []

@@ -36,6 +36,7 @@ class HeldLease(Result, kw_only=True):
     boot_id: str
     since: float = 0.0  # seconds since the epoch; 0 if an earlier version has taken it
     front: str = ""  # a person's; empty for an agent
+    key: str = ""  # `Caller.key` of the holder
 
 
 class Aftermath(Result, kw_only=True):

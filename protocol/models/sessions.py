@@ -128,6 +128,15 @@ class Lease(Result, kw_only=True):
     front: Annotated[
         str | None, Meta(description="Through which a person drives; null if an agent does.")
     ] = None
+    key_id: Annotated[
+        str | None,
+        Meta(description="The beginning of the SHA-256 of the `X-Lease-Key` that it belongs to."),
+    ] = None
+
+
+def key_id(key: str) -> str | None:
+    """The part of `Caller.key` that everybody may see: holders recognise their own lease by it."""
+    return key[:8] or None
 
 
 class ImportedConfig(Params, kw_only=True):

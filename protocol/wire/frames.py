@@ -24,6 +24,7 @@ PIECE_BYTES: Final = 1 << 20
 _PREFIX: Final = Layout("<I")
 _FIXED: Final = Layout("<IBBI")
 _MORE: Final = 1
+PERSON: Final = " (human)"  # The end of a person's name; no agent's name has it.
 
 
 class Kind(IntEnum):
@@ -51,11 +52,12 @@ class Caller(Struct, array_like=True, frozen=True):
     uid: int
     scopes: tuple[str, ...]
     front: str = ""  # through which a person acts, such as an IDE; empty for an agent
+    key: str = ""  # the hash of its X-Lease-Key: others who send the same names lack it
 
     @property
     def driver(self) -> str:
         """The name in leases and events: a person and an agent with one token are two drivers."""
-        return f"{self.name} (human)" if self.front else self.name
+        return f"{self.name}{PERSON}" if self.front else self.name
 
 
 class RequestHead(Struct, array_like=True):

@@ -6,6 +6,7 @@ values and knows neither the HTTP library nor any operation.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -13,7 +14,7 @@ from typing import Final, NamedTuple
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.system.peers import AnySocket, comes_from_elsewhere, peer_uid
-from debug_relay.protocol.wire.frames import Caller
+from debug_relay.protocol.wire.frames import PERSON, Caller
 from debug_relay.supervisor.access.listening_address import ListeningAddress
 from debug_relay.supervisor.access.tickets import Tickets
 from debug_relay.supervisor.access.tokens import Tokens
@@ -110,13 +111,15 @@ class Guard:
         scope: str = "",
         front: str | None = None,
         ticketed: str | None = None,
+        key: str = "",
     ) -> Caller:
         """The caller of an operation that needs this scope; without a scope no token is needed.
 
         The token names the caller. If no tokens are configured, X-Agent does, and only our own user
         and root may call; the kernel says who that is. `front` is that of a person (X-Human-Front).
         It grants nothing that other callers do not have: they may take a free lease too.
-        `ticketed` is the hash of the token that a ticket stands for (`tickets.py`).
+        `ticketed` is the hash of the token that a ticket stands for (`tickets.py`). `key` is that
+        of X-Lease-Key: a lease that was taken with it belongs only to callers that send it.
         """
         token = None
         if self._tokens is not None and scope:
@@ -127,13 +130,17 @@ class Guard:
         if x_agent:
             example = "reviewer-1, or leave the header out"
             _check_name("X-Agent", x_agent, MAX_AGENT_CHARACTERS, example)
+            if x_agent.rstrip().endswith(PERSON.strip()):
+                raise _bad_name(
+                    "X-Agent", x_agent, f"ends with{PERSON}, as only persons do", example
+                )
             name = x_agent
         if front:
             example = "editor; only what a person uses sends this header"
             _check_name("X-Human-Front", front, MAX_FRONT_CHARACTERS, example)
         if token is not None:
-            return Caller(token.name, uid, token.allows, front or "")
-        return Caller(name, uid, SCOPES, front or "")
+            return Caller(token.name, uid, token.allows, front or "", key)
+        return Caller(name, uid, SCOPES, front or "", key)
 
     def shows(self, authorization: Sequence[str], secret: str | None) -> bool:
         """Whether the request's bearer token is this secret."""
@@ -203,12 +210,21 @@ def _check_name(header: str, name: str, most: int, example: str) -> None:
     if len(name) <= most and name.isprintable():
         return
     problem = f"must be at most {most} printable characters"
-    raise RelayError(
+    raise _bad_name(header, name, f"{problem}; it has {len(name)}", example)
+
+
+def _bad_name(header: str, name: str, problem: str, example: str) -> RelayError:
+    return RelayError(
         Code.INVALID_PARAMETER,
-        f"The header {header} {problem}; it has {len(name)}.",
+        f"The header {header} {problem}.",
         f"Send a short name, for example {header}: {example}.",
         errors=[{"field": header, "message": problem, "value": _shown(name)}],
     )
+
+
+def lease_key(header: str | None) -> str:
+    """The hash of the header X-Lease-Key; nothing else keeps the key itself."""
+    return hashlib.sha256(header.encode("utf-8", "surrogateescape")).hexdigest() if header else ""
 
 
 def _shown(text: str) -> str:

@@ -24,16 +24,17 @@ _MOST: Final = 1024  # Tickets that nobody has used yet; the oldest one goes fir
 _LONGEST: Final = 100  # Characters of a ticket.
 
 
-class _Ticket(Struct, frozen=True):
+class Ticket(Struct, frozen=True):
     uid: int
     token: str | None  # the hash of the token that it stands for; None if no token is configured
+    key: str  # the hash of the caller's X-Lease-Key, which no page can send when it opens a socket
     ends: float  # monotonic
 
 
 class Tickets:
     def __init__(self, tokens: Tokens | None) -> None:
         self._tokens = tokens
-        self._open: dict[str, _Ticket] = {}
+        self._open: dict[str, Ticket] = {}
 
     def issue(self, caller: Caller) -> str:
         now = time.monotonic()
@@ -43,11 +44,11 @@ class Tickets:
             del self._open[next(iter(self._open))]
         token = self._tokens.hash_of(caller.name) if self._tokens is not None else None
         text = secrets.token_urlsafe(24)
-        self._open[text] = _Ticket(caller.uid, token, now + TICKET_SECONDS)
+        self._open[text] = Ticket(caller.uid, token, caller.key, now + TICKET_SECONDS)
         return text
 
-    def redeem(self, text: str, uid: int) -> str | None:
-        """The hash of the token that the ticket stands for. The ticket is worthless afterwards."""
+    def redeem(self, text: str, uid: int) -> Ticket:
+        """The ticket, which is worthless afterwards."""
         ticket = self._open.pop(text, None)
         if ticket is None or ticket.uid != uid or ticket.ends <= time.monotonic():
             raise RelayError(
@@ -55,7 +56,7 @@ class Tickets:
                 "The ticket is unknown, used already, or too old",
                 f"Get another with POST /api/v1/ticket; it is good for {TICKET_SECONDS:g} s, once.",
             )
-        return ticket.token
+        return ticket
 
 
 def ticket_in(protocols: str) -> str | None:

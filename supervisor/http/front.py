@@ -17,7 +17,7 @@ from aiohttp import web
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.secrets import hide_secrets
-from debug_relay.supervisor.access.guard import Guard
+from debug_relay.supervisor.access.guard import Guard, lease_key
 from debug_relay.supervisor.access.tickets import ticket_in
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.http.bodies_in_flight import InFlight, Share
@@ -157,6 +157,7 @@ def _request(http: web.BaseRequest) -> Request:
         operation=None,
         agent=headers.get("X-Agent"),
         front=headers.get("X-Human-Front"),
+        key=lease_key(headers.get("X-Lease-Key")),
         authorization=headers.getall("Authorization", []),
         ticket=ticket_in(headers.get("Sec-WebSocket-Protocol", "")),
         if_stop=headers.get("If-Stop"),

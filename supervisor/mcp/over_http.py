@@ -122,6 +122,7 @@ class _DispatchCalls:
             address=opening.address,
             operation=None,
             agent=opening.agent,
+            key=opening.key,
             authorization=opening.authorization,
             asked=("MCP", row.path),
             format=form,

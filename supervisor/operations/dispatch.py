@@ -91,6 +91,7 @@ class Request(Struct, kw_only=True):
     misread: RelayError | None = None
     agent: str | None = None  # X-Agent
     front: str | None = None  # X-Human-Front
+    key: str = ""  # the hash of X-Lease-Key
     authorization: Sequence[str] = ()
     ticket: str | None = None  # a page opens a WebSocket with it
     ticketed: str | None = None  # the hash of the token that the ticket stood for
@@ -184,7 +185,8 @@ class Dispatch:
         session = None
         try:
             if request.ticket is not None:
-                request.ticketed = self._guard.tickets.redeem(request.ticket, request.uid)
+                ticket = self._guard.tickets.redeem(request.ticket, request.uid)
+                request.ticketed, request.key = ticket.token, ticket.key
             understood = await self._understood(call)
             if understood.operation.on_session:
                 session = self._registry.get(request.path["session_id"])
@@ -213,6 +215,7 @@ class Dispatch:
             scope,
             request.front,
             request.ticketed,
+            request.key,
         )
         if operation is None:
             return caller

@@ -27,7 +27,7 @@ _SUBFOLDERS: Final = ("sessions", "breakpoints", "profiles", "logs")
 _OWN_NAMES: Final = frozenset(
     {
         *_SUBFOLDERS, "bytecode", "interpreters", "run", "run_dir", "relay.lock", "relay.json",
-        "config.toml", "config.json", "idempotency.jsonl", "tokens.json",
+        "config.toml", "config.json", "lease.key", "idempotency.jsonl", "tokens.json",
         ".tokens.json.lock",
     }
 )  # fmt: skip

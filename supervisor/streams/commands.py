@@ -87,6 +87,7 @@ class Commands:
             operation=None,
             agent=self._opening.agent,
             front=self._opening.front,
+            key=self._opening.key,
             authorization=self._opening.authorization,
             ticketed=self._opening.ticketed,
             asked=("WS", "a command"),

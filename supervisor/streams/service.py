@@ -14,6 +14,7 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import output_events
 from debug_relay.protocol.models.relay import OpenCommands
+from debug_relay.protocol.models.sessions import key_id
 from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.version import VERSION
 from debug_relay.protocol.wire.envelope import encode_json
@@ -127,6 +128,7 @@ class Streams:
         hello = {
             "caller": caller.name,
             "driver": caller.driver,
+            "key_id": key_id(caller.key),
             "scopes": list(caller.scopes),
             "version": VERSION,
         }

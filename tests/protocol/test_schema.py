@@ -147,7 +147,7 @@ def test_path_and_query_values_are_texts_that_can_be_written(row, path):
 
 @each_route
 def test_headers_stand_where_they_work(row, path):
-    expected = {"X-Request-ID", "X-Agent", "X-Human-Front"}
+    expected = {"X-Request-ID", "X-Agent", "X-Human-Front", "X-Lease-Key"}
     expected |= {"Last-Event-ID"} if row.kind == "sse" else set()
     expected |= {"If-Stop"} if row.side == "worker" else set()
     expected |= {"Idempotency-Key"} if Code.IDEMPOTENCY_CONFLICT in row.errors else set()

@@ -210,8 +210,7 @@ class IdeFront:
                 with session.access.calling("clear-breakpoints", ide.caller, None):
                     await session.breakpoints.disown(ide.name)
                     await session.exceptions.also(ide.name, [])
-                    lease = session.lease.shown()
-                    if lease is not None and lease.holder == ide.name:
+                    if session.lease.belongs_to(ide.caller):
                         session.lease.drop(ide.caller)
         left(ide)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from collections.abc import Mapping
 from itertools import count
 from typing import Any, Final
@@ -52,7 +53,8 @@ class JoinedIde:
         self.frame_ids = frame_ids
         self.expressions = expressions
         self.left = asyncio.Event()
-        self.caller = Caller("ide", uid, SCOPES, "IDE")
+        # Its lease belongs to this connection: callers of the API may send its name.
+        self.caller = Caller("ide", uid, SCOPES, "IDE", secrets.token_hex())
         self.paths = PathMappings(())
         self.first_line = self.first_column = 1
         self.shows_changes = False  # it reads variables again after the event `invalidated`

@@ -1,7 +1,8 @@
 """The lease: which of several callers drives the session, and until when.
 
-It lapses by itself, by the monotonic clock. It does not lapse while a call of the holder that
-changes the run is served, however long that call waits.
+It belongs to the caller that took it, by name and, if that caller has one, by its key: anybody may
+send a name. It lapses by itself, by the monotonic clock. It does not lapse while a call of the
+holder that changes the run is served, however long that call waits.
 
 A person who acts takes a short lease by acting, so that no agent moves the program under their
 eyes. An agent takes one by asking for it alone.
@@ -45,11 +46,12 @@ class Lease:
         self._publication = publication
         self._holder: str | None = None
         self._front = ""  # the front of the person who holds it; empty for an agent
+        self._key = ""  # `Caller.key` of the holder; empty if its name is all that it has
         self._since = 0.0  # seconds since the epoch
         self._ttl = 0.0
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._driving: Counter[str] = Counter()
+        self._driving: Counter[Caller] = Counter()
 
     def shown(self) -> s.Lease | None:
         if self._holder is None:
@@ -59,14 +61,21 @@ class Lease:
             expires_at=timestamp_of(time.time() + self._left()),
             since=timestamp_of(self._since) if self._since else None,
             front=self._front or None,
+            key_id=s.key_id(self._key),
         )
+
+    def belongs_to(self, caller: Caller) -> bool:
+        return self._holder == caller.driver and self._key in ("", caller.key)
 
     def take(self, caller: Caller, params: s.TakeLease) -> s.Lease:
         """Give the lease to the caller; its holder may also give it to another caller."""
         if not params.take_over:
             self._refuse_others(caller, "take-lease")
         holder = params.holder or caller.driver
-        self._give(holder, caller.front if holder == caller.driver else "", params.ttl)
+        if holder == caller.driver:
+            self._give(holder, caller.front, caller.key, params.ttl)
+        else:
+            self._give(holder, "", "", params.ttl)
         return self.shown() or s.Lease(holder=None, expires_at=None)
 
     def drop(self, caller: Caller) -> s.Lease:
@@ -83,7 +92,7 @@ class Lease:
             self._front = caller.front
             self._renew()
         elif caller.front:
-            self._give(caller.driver, caller.front, _PERSON_SECONDS)
+            self._give(caller.driver, caller.front, caller.key, _PERSON_SECONDS)
 
     @contextmanager
     def kept(self, operation: str, caller: Caller) -> Iterator[None]:
@@ -93,17 +102,16 @@ class Lease:
             yield
             return
         self._refuse_others(caller, operation)
-        driver = caller.driver
         if self._holder is not None:
             self._renew()
-        self._driving[driver] += 1
+        self._driving[caller] += 1
         try:
             yield
         finally:
-            self._driving[driver] -= 1
-            if not self._driving[driver]:
-                del self._driving[driver]
-            if self._holder == driver:
+            self._driving[caller] -= 1
+            if not self._driving[caller]:
+                del self._driving[caller]
+            if self.belongs_to(caller):
                 self._renew()
 
     def held(self) -> HeldLease | None:
@@ -117,12 +125,13 @@ class Lease:
             boot_id=boot_id(),
             since=self._since,
             front=self._front,
+            key=self._key,
         )
 
     def take_over(self, held: HeldLease) -> None:
         """Take over the lease of the session's earlier worker, for the time that it has left."""
         self._holder, self._front, self._ttl = held.holder, held.front, held.ttl
-        self._since = held.since
+        self._key, self._since = held.key, held.since
         self._until = held.until if held.boot_id == boot_id() else 0.0
         self._start_timer(self._left())
 
@@ -133,24 +142,26 @@ class Lease:
         return max(self._until - time.monotonic(), 0.0)
 
     def _refuse_others(self, caller: Caller, operation: str) -> None:
-        if self._holder in (None, caller.driver):
+        if self._holder is None or self.belongs_to(caller):
             return
         left = round(self._left(), 3)
         take = f"POST /api/v1/sessions/{self._settings.id}/lease"
         through = f" through {self._front}" if self._front else ""
+        holder = self._holder
+        if holder == caller.driver:
+            holder = f"another front of {holder}" if caller.front else f"another {holder}"
         if caller.front:
             message = (
-                f"{self._holder} drives this session{through} for another {left:.0f} s, so your "
+                f"{holder} drives this session{through} for another {left:.0f} s, so your "
                 f"{operation} was not done"
             )
             suggestion = (
-                f"Wait until {self._holder} has finished, or take over, and try again: your front "
+                f"Wait until {holder} has finished, or take over, and try again: your front "
                 f'may have a button for it; it is {take} with {{"take_over": true}}.'
             )
         else:
             message = (
-                f"{self._holder} drives this session{through}, and {operation} came from "
-                f"{caller.driver}"
+                f"{holder} drives this session{through}, and {operation} came from {caller.driver}"
             )
             suggestion = (
                 f"Wait {left:g} s: the lease lapses then unless {self._holder} acts. Or call "
@@ -166,13 +177,14 @@ class Lease:
             **({"front": self._front} if self._front else {}),
         )
 
-    def _give(self, holder: str, front: str, ttl: float) -> None:
-        before, self._holder = self._holder, holder
-        self._front, self._ttl = front, ttl
-        if before != holder:
+    def _give(self, holder: str, front: str, key: str, ttl: float) -> None:
+        before, had_key = self._holder, self._key
+        self._holder, self._front, self._key, self._ttl = holder, front, key, ttl
+        is_new = (before, had_key) != (holder, key)
+        if is_new:
             self._since = time.time()
         self._renew()
-        if before != holder:
+        if is_new:
             self._journal(before, "taken over" if before else "taken")
 
     def _renew(self) -> None:
@@ -190,14 +202,14 @@ class Lease:
             self._timer = None
 
     def _lapse(self) -> None:
-        if self._holder in self._driving:
+        if any(self.belongs_to(caller) for caller in self._driving):
             self._renew()
         else:
             self._end("lapsed")
 
     def _end(self, how: str) -> None:
         self._stop_timer()
-        before, self._holder, self._front = self._holder, None, ""
+        before, self._holder, self._front, self._key = self._holder, None, "", ""
         if before is not None:
             self._journal(before, how)
             self._publication.changed()

@@ -1,4 +1,4 @@
-"""Finds the relay that a command calls, and the token to send.
+"""Finds the relay that a command calls, the token to send, and the key of a person's leases.
 
 The order is: `--url`, `OPENCODE_DEBUG_URL`, the `relay.json` of the data directory. The data
 directory is `--data-dir`, or what the environment says, or `~/.opencode-debugger`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ TOKEN_VARIABLE = "OPENCODE_DEBUG_TOKEN"
 _DATA_DIR_VARIABLES = ("OPENCODE_DEBUG_SERVER__DATA_DIR", "OPENCODE_DEBUG_DATA_DIR")
 _DATA_DIR = "~/.opencode-debugger"
 _LARGEST_FILE_BYTES = 65536  # A `relay.json` or a file with a token.
+_LONGEST_KEY = 200  # Characters of the file `lease.key`; ours has 64.
 _FORMS = "http://127.0.0.1:5679, https://HOST, or unix:///path/to/relay.sock"
 
 
@@ -107,3 +109,31 @@ def token(file: str | None) -> str | None:
     if not text.isprintable() or not text:
         raise Misused(f"--token-file {file} holds no token; it is one line")
     return text
+
+
+def lease_key(data_dir: str | None) -> str | None:
+    """The key to which the leases of this person's commands belong; None if none can be kept.
+
+    The first command on a terminal makes it. It is in a file of the person's, and not in a command
+    or a reply, so that no other caller has it unintentionally.
+    """
+    path = os.path.join(data_directory(data_dir), "lease.key")
+    with suppress(OSError, ValueError):
+        if not os.path.exists(path):
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            _make_key(path)
+        with open(path, encoding="ascii") as file:
+            return file.read(_LONGEST_KEY) or None
+    return None
+
+
+def _make_key(path: str) -> None:
+    """Make the file whole: another command may read it at any moment."""
+    unfinished = f"{path}.{os.getpid()}"
+    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(os.urandom(32).hex())
+    try:
+        with suppress(FileExistsError):  # another command was quicker
+            os.link(unfinished, path)
+    finally:
+        os.unlink(unfinished)

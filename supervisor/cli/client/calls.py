@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from debug_relay.protocol.version import VERSION
-from debug_relay.supervisor.cli.client.address import Address, NoRelay
+from debug_relay.supervisor.cli.client.address import Address, NoRelay, lease_key
 
 # How long the relay may take for an answer, beside the seconds that the call itself asks for.
 _ANSWER_SECONDS = 90.0
@@ -83,7 +83,13 @@ def operations() -> dict[str, Any]:
 class Relay:
     """One relay, as a caller with a token and a name sees it."""
 
-    def __init__(self, address: Address, token: str | None, agent: str | None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        token: str | None,
+        agent: str | None,
+        data_dir: str | None = None,
+    ) -> None:
         self.address = address
         self.answer_seconds = _ANSWER_SECONDS
         self._headers = {"User-Agent": f"debug-relay/{VERSION}"}
@@ -94,6 +100,8 @@ class Relay:
         if sys.stdin is not None and sys.stdin.isatty():
             # A command typed on a terminal is a person's act: it takes a free lease.
             self._headers["X-Human-Front"] = "command line"
+            if key := lease_key(data_dir):
+                self._headers["X-Lease-Key"] = key
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:

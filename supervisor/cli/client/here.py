@@ -42,7 +42,8 @@ class Here:
         token = address.token(given.token_file)
 
         def find() -> Relay:
-            return Relay(address.find(given.url, given.data_dir), token, given.agent)
+            found = address.find(given.url, given.data_dir)
+            return Relay(found, token, given.agent, given.data_dir)
 
         if not given.start:
             return find()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import pytest
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import State
 from tests.kit.client import Client, Session
+from tests.kit.ide import Ide
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
@@ -291,3 +293,45 @@ def test_a_refused_act_takes_no_lease(session: Session) -> None:
     person(session).post("/launch", {"code": "1"}).refused("INVALID_SESSION_STATE", 409)
     person(session, "x" * 41).post("/step-over").refused("INVALID_PARAMETER", 400)
     assert session.get().ok()["lease"] is None
+
+
+def test_a_lease_belongs_to_whoever_has_its_key(session: Session) -> None:
+    ann = person(session, X_Agent="ann", X_Lease_Key="of ann's editor")
+    ann.step()
+    lease = session.get().ok()["lease"]
+    assert lease["key_id"] == hashlib.sha256(b"of ann's editor").hexdigest()[:8]
+    # Anybody may send the name.
+    for other in (
+        person(session, X_Agent="ann"),
+        person(session, X_Agent="ann", X_Lease_Key="a guess"),
+        session.called(X_Agent="ann", X_Lease_Key="of ann's editor"),
+    ):
+        other.post("/step-over").refused("SESSION_LEASED", 423)
+        other.post("/lease", {}).refused("SESSION_LEASED", 423)
+        other.delete("/lease").refused("SESSION_LEASED", 423)
+    session.called(X_Agent="ann (human)").post("/step-over").refused("INVALID_PARAMETER", 400)
+    page = person(session, "page", X_Agent="ann", X_Lease_Key="of ann's page")
+    error = page.post("/step-over").refused("SESSION_LEASED", 423)
+    assert error["message"].startswith(
+        "another front of ann (human) drives this session through editor for another "
+    )
+    ann.step()
+    before = len(told(session))
+    page.post("/lease", {"take_over": True}).ok()
+    assert told(session)[before:] == [("ann (human)", "ann (human)", "ann (human)")]
+    ann.post("/step-over").refused("SESSION_LEASED", 423)
+    page.delete("/lease").ok()
+
+
+def test_the_lease_of_an_ide_belongs_to_its_connection(session: Session) -> None:
+    with Ide(session, "vscode") as ide:
+        ide.join()
+        thread, _ = ide.stopped()
+        ide.ask("next", threadId=thread["threadId"])
+        # The relay may hear of it after the IDE has its answer.
+        holder = eventually(lambda: (session.get().ok()["lease"] or {}).get("holder"))
+        assert holder == "ide:vscode (human)"
+        person(session, X_Agent="ide:vscode").post("/step-over").refused("SESSION_LEASED", 423)
+        person(session, X_Agent="ide:vscode").delete("/lease").refused("SESSION_LEASED", 423)
+        session.called(X_Agent=holder).post("/step-over").refused("INVALID_PARAMETER", 400)
+    eventually(lambda: session.get().ok()["lease"] is None)

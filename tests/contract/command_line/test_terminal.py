@@ -32,6 +32,9 @@ def test_colour_progress_and_width(shell: Shell, relay: Client):
     (item,) = relay.get("/sessions").ok()["items"]
     lease = relay.get(f"/sessions/{item['session_id']}").ok()["lease"]
     assert (lease["holder"].endswith(" (human)"), lease["front"]) == (True, "command line")
+    named = {"X-Human-Front": "command line"}
+    step = f"/sessions/{item['session_id']}/step-over"
+    relay.post(step, headers=named).refused("SESSION_LEASED", 423)  # the name is not enough
     assert "SESSION_LEASED" in shell.refused(1, "step")
     assert shell.terminal("step").end() == 0
     # What takes longer than a second says so; and again nothing when it is over.

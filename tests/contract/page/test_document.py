@@ -102,6 +102,21 @@ def test_one_socket_drives_every_session(relay: Client, source: Callable[..., So
             ["number"],
         ]
 
+        # The socket's leases belong to the key that came with the request for its ticket.
+        def fresh(key: str) -> Any:
+            headers = {"X-Lease-Key": key, "X-Agent": "ann"}
+            told = relay.post("/ticket", headers=headers).ok()
+            return commands(relay, *told["protocols"], additional_headers={"X-Agent": "ann"})
+
+        with fresh("one") as own, fresh("one") as again, fresh("other") as foreign:
+            ids = [received(one)["payload"]["key_id"] for one in (own, again, foreign)]
+            assert ids[0] == ids[1] != ids[2]
+            assert result(own, "take-lease", session_id=first.id)["data"]["key_id"] == ids[0]
+            assert result(again, "step-over", session_id=first.id)["success"]
+            for other in (foreign, socket):
+                error = result(other, "step-over", session_id=first.id)["error"]
+                assert error["code"] == "SESSION_LEASED"
+
 
 @pytest.fixture
 def guarded(own_relay: Callable[..., Relay]) -> Relay:
