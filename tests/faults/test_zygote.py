@@ -61,7 +61,7 @@ def descriptors(process: psutil.Process) -> list[str]:
 
 
 def test_forked_and_executed_workers_are_alike(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
+    relay = own_relay(forked=False)
     zygote = zygote_of(relay)
     forked = relay.client.session()
     assert how_born(relay, forked) == "forked"
