@@ -17,6 +17,7 @@ _NULL: Final = Raw(b"null")
 # than this is not debugpy.
 MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
 _START: Final = b"content-"  # both possible headers begin like this
+_HEADER_BYTES: Final = 4096  # All headers of one message.
 
 
 class Message(Struct):
@@ -225,11 +226,11 @@ def decode_message(body: bytes) -> Message:
         try:
             loose = json.loads(body)
         except (ValueError, RecursionError):
-            raise DapError(f"not a message: {error}") from None
+            raise DapError(f"not a DAP message: {error}") from None
     try:
         return _decode(_encode(_without_surrogates(loose)))
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
-        raise DapError(f"not a message: {error}") from None
+        raise DapError(f"not a DAP message: {error}") from None
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -249,26 +250,46 @@ class Decoder:
         """`most_bytes`: one message of the peer's."""
         self._buffer = bytearray()
         self._most_bytes = most_bytes
+        self._left_out = 0  # bytes of a message that is too large, which are still to come
 
     def feed(self, data: bytes) -> Iterator[Message]:
+        for body in self.bodies(data):
+            if body is None:
+                raise DapError(f"a message is larger than {self._most_bytes} bytes")
+            yield decode_message(body)
+
+    def bodies(self, data: bytes) -> Iterator[bytes | None]:
+        """The complete bodies, unread; None for one that is too large and is left out."""
         self._buffer += data
-        while self._begins_well() and (end := self._buffer.find(b"\r\n\r\n")) >= 0:
+        while True:
+            if self._left_out:
+                leave = min(self._left_out, len(self._buffer))
+                del self._buffer[:leave]
+                self._left_out -= leave
+            self._require_header()
+            end = self._buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
             length = self._length(bytes(self._buffer[:end]))
             start = end + 4
+            if length > self._most_bytes:
+                del self._buffer[:start]
+                self._left_out = length
+                yield None
+                continue
             if len(self._buffer) < start + length:
                 return
             body = bytes(self._buffer[start : start + length])
             del self._buffer[: start + length]
-            yield decode_message(body)
-        if len(self._buffer) > 4096 and b"\r\n\r\n" not in self._buffer:
-            raise DapError("no header in 4096 bytes")
+            yield body
 
-    def _begins_well(self) -> bool:
-        """Refuses a wrong beginning at once, because the rest may never arrive."""
+    def _require_header(self) -> None:
+        """Refuse a wrong beginning at once, because the rest may never arrive."""
         start = bytes(self._buffer[: len(_START)])
         if not _START.startswith(start.lower()):
             raise DapError(f"the data begins with {bytes(self._buffer[:40])!r}")
-        return True
+        if len(self._buffer) > _HEADER_BYTES and b"\r\n\r\n" not in self._buffer:
+            raise DapError(f"no header in {_HEADER_BYTES} bytes")
 
     def _length(self, head: bytes) -> int:
         for line in head.split(b"\r\n"):
@@ -276,7 +297,5 @@ class Decoder:
             value = value.strip()
             # We bound the digits because int() raises an error of its own for thousands of them.
             if name.strip().lower() == b"content-length" and value.isdigit() and len(value) < 20:
-                length = int(value)
-                if length <= self._most_bytes:
-                    return length
+                return int(value)
         raise DapError(f"a header without a usable length: {head[:80]!r}")

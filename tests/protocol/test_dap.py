@@ -90,6 +90,16 @@ def test_a_large_message():
     assert small.command == "next"
 
 
+@given(cuts=st.lists(st.integers(0, 400), max_size=20))
+def test_a_body_that_is_too_large_is_left_out(cuts: list[int]):
+    stream = framed(b"small") + framed(b"x" * 300) + framed(b"next")
+    decoder = Decoder(100)
+    edges = [0, *sorted({cut % len(stream) for cut in cuts}), len(stream)]
+    pieces = [stream[start:end] for start, end in itertools.pairwise(edges)]
+    found = [body for piece in pieces for body in decoder.bodies(piece)]
+    assert found == [b"small", None, b"next"]
+
+
 @given(text=LOOSE_TEXT, key=LOOSE_TEXT)
 def test_lone_surrogates_are_shown_escaped(text: str, key: str):
     loose = {"type": "event", "body": {"output": text, "more": [{key: text}]}}

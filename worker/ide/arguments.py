@@ -4,7 +4,7 @@ ignored: each IDE has some of its own.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -25,7 +25,7 @@ class Initialize(Arguments):
     client_name: _Name | None = None
     lines_start_at1: bool = True
     columns_start_at1: bool = True
-    path_format: str | None = "path"
+    path_format: Literal["path"] | None = "path"
     supports_invalidated_event: bool = False
 
 
@@ -127,6 +127,7 @@ class SetExpression(Arguments):
 class Completions(Arguments):
     text: _Text
     column: int
+    line: int | None = None
     frame_id: int | None = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from asyncio import StreamReader, StreamWriter
 from collections import deque
 from collections.abc import Mapping
@@ -14,7 +15,6 @@ _MESSAGE_BYTES: Final = 4 * 1024 * 1024  # One message of an IDE's.
 _PIECE_BYTES: Final = 64 * 1024  # One read.
 # An IDE may leave this much unread. One that is further behind has stopped reading.
 _UNREAD_BYTES: Final = 16 * 1024 * 1024
-_OVERSIZE: Final = "the answer is too large for one message"
 
 
 class Connection:
@@ -26,16 +26,34 @@ class Connection:
         self._seq = 0
 
     async def read(self) -> Message | None:
-        """The next message; None at the end. Raises DapError if the bytes are not DAP."""
-        while not self._arrived:
-            try:
+        """The next message; None at the end. Raises DapError if the bytes are not DAP.
+
+        A body that is no message is refused here: the next one begins where it ends. An IDE that
+        does not read its answers is not read either.
+        """
+        try:
+            await self._writer.drain()
+            while not self._arrived:
                 data = await self._reader.read(_PIECE_BYTES)
-            except ConnectionError:
-                return None
-            if not data:
-                return None
-            self._arrived.extend(self._decoder.feed(data))
+                if not data:
+                    return None
+                for body in self._decoder.bodies(data):
+                    self._take(body)
+                await self._writer.drain()
+        except ConnectionError:
+            return None
         return self._arrived.popleft()
+
+    def _take(self, body: bytes | None) -> None:
+        if body is None:
+            words = f"A message may have {_MESSAGE_BYTES} bytes at most; this one was left out"
+            self.refuse(Message("request"), words, words, False)
+            return
+        try:
+            self._arrived.append(dap.decode_message(body))
+        except DapError as error:
+            words = f"This is {error}"
+            self.refuse(_as_far_as_readable(body), words, words, False)
 
     def respond(self, request: Message, body: Any = None) -> None:
         self._send({**self._response(request, True), "body": body or {}})
@@ -72,6 +90,21 @@ class Connection:
         self._writer.write(dap.encode({"seq": self._seq, **message}))
         if transport.get_write_buffer_size() > _UNREAD_BYTES:
             transport.abort()
+
+
+def _as_far_as_readable(body: bytes) -> Message:
+    """The request that a body was meant to be, so that its answer has its number."""
+    try:
+        read = json.loads(body.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return Message("request")
+    fields = read if isinstance(read, dict) else {}
+    seq, command = fields.get("seq"), fields.get("command")
+    return Message(
+        "request",
+        seq=seq if type(seq) is int else 0,
+        command=command if isinstance(command, str) else "",
+    )
 
 
 def _without_variables(words: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,6 +20,7 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.output_events import EventType
+from debug_relay.protocol.state import ENDED, State
 from debug_relay.protocol.system.peers import peer_uid
 from debug_relay.protocol.wire.dap import DapError, Message
 from debug_relay.worker.ide import event_messages
@@ -41,6 +43,8 @@ _MOST_UNANSWERED: Final = 64  # Requests of one IDE at a time; others wait to be
 _LEAVING_SECONDS: Final = 5.0  # The breakpoints of an IDE that leaves are removed within this time.
 _NOT_STOPPED: Final = "notStopped"  # DAP's own word for it
 _PASSED: Final = "The program has run on since."
+_ENDED: Final = "The program has ended."
+_FIELD: Final = re.compile(r"`\$\.[^`]+`")  # where msgspec names a field
 
 
 class IdeFront:
@@ -81,8 +85,9 @@ class IdeFront:
                 continue
             try:
                 arguments = _decoded(message, Initialize)
-            except msgspec.MsgspecError as error:
-                ide.connection.refuse(message, str(error), str(error), False)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                words = _does_not_fit(message, error)
+                ide.connection.refuse(message, words, words, False)
                 continue
             self._name(ide, arguments)
             ide.connection.respond(message, CAPABILITIES)
@@ -143,6 +148,8 @@ class IdeFront:
         kind, handler = REQUESTS.get(message.command, (Arguments, None))
         if handler is None:
             words = f"{message.command[:100]} is not supported"
+            if message.command == "initialize":
+                words = "This connection is initialized already"
             self._refuse(ide, request, words, words)
             return
         try:
@@ -152,11 +159,12 @@ class IdeFront:
                 body = await handler(ide, arguments)
             ide.respond(request, body)
         except NotStopped:
-            self._refuse(ide, request, _NOT_STOPPED, _PASSED)
+            has_ended = self._session.lifecycle.state in ENDED
+            self._refuse(ide, request, _NOT_STOPPED, _ENDED if has_ended else _PASSED)
         except RelayError as error:
             self._refuse(ide, request, *_in_words(error))
-        except msgspec.MsgspecError as error:
-            words = f"The arguments of {message.command} do not fit: {error}"
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            words = _does_not_fit(message, error)
             self._refuse(ide, request, words, words)
         except TimeoutError:
             words = f"{message.command} took longer than {seconds:g} s"
@@ -200,10 +208,13 @@ class IdeFront:
     async def _forget(self, ide: JoinedIde) -> None:
         """The IDE has left: remove its breakpoints, and leave everything else as it is."""
         ide.left.set()
+        if ide in self._joined:
+            self._joined.remove(ide)
+            await self._take_back(ide)
+            left(ide)
         ide.connection.close()
-        if ide not in self._joined:
-            return
-        self._joined.remove(ide)
+
+    async def _take_back(self, ide: JoinedIde) -> None:
         session = self._session
         with contextlib.suppress(RelayError, TimeoutError):
             async with asyncio.timeout(_LEAVING_SECONDS), ide.changing:
@@ -212,12 +223,11 @@ class IdeFront:
                     await session.exceptions.also(ide.name, [])
                     if session.lease.belongs_to(ide.caller):
                         session.lease.drop(ide.caller)
-        left(ide)
 
     async def close(self) -> None:
         for ide in list(self._joined):
-            if ide.is_configured:
-                ide.send_event("terminated")
+            if ide.is_configured and self._session.lifecycle.state not in ENDED:
+                ide.send_event("terminated")  # at the program's end it was sent already
             ide.left.set()
             ide.connection.close()
         for task in list(self._tasks):
@@ -230,6 +240,15 @@ def _decoded(message: Message, kind: type[Arguments]) -> Any:
     return msgspec.json.decode(b"{}" if raw in (b"null", b"") else raw, type=kind)
 
 
+def _does_not_fit(message: Message, error: Exception) -> str:
+    """The words for wrong arguments, with the fields' names in DAP."""
+
+    def in_dap(field: re.Match[str]) -> str:
+        return re.sub(r"_([a-z])", lambda letter: letter[1].upper(), field[0])
+
+    return f"The arguments of {message.command} do not fit: {_FIELD.sub(in_dap, str(error))}"
+
+
 def _in_words(error: RelayError) -> tuple[str, str]:
     """DAP's short message for an error, and the words for the person."""
     if error.code is Code.SESSION_LEASED:
@@ -239,7 +258,7 @@ def _in_words(error: RelayError) -> tuple[str, str]:
             "debug console to take over."
         )
         return words, words
-    passed = error.code in (Code.INVALID_SESSION_STATE, Code.STOP_CHANGED)
-    if passed or error.details.get("from_earlier_stop"):
+    needs_stop = error.details.get("required_state") == State.PAUSED
+    if needs_stop or error.code is Code.STOP_CHANGED or error.details.get("from_earlier_stop"):
         return _NOT_STOPPED, error.message
     return error.message, error.message

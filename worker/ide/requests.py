@@ -151,6 +151,8 @@ async def data_breakpoint_info(ide: JoinedIde, arguments: a.DataBreakpointInfo) 
     if arguments.variables_reference:
         expression = ide.expressions.child(arguments.variables_reference, arguments.name)
         number = ide.expressions.frame(arguments.variables_reference)
+    if number is None and not arguments.variables_reference:
+        return {"dataId": None, "description": "Only values of a stopped frame can be watched"}
     if expression is None or number is None:
         return {"dataId": None, "description": f"No expression finds {arguments.name} again"}
     thread_id, _ = ide.frame(number)
@@ -258,7 +260,13 @@ async def pause(ide: JoinedIde, arguments: a.OnThread) -> Body:
     ide.answer_on("stopped")
     stop_all = ide.session.settings.config.stop_all
     thread_id = None if stop_all else arguments.thread_id
-    await ide.ask("pause", thread_id=thread_id, wait=_PAUSE_SECONDS)
+    try:
+        await ide.ask("pause", thread_id=thread_id, wait=_PAUSE_SECONDS)
+    except RelayError as error:
+        # The thread may have stopped by itself while the person pressed the button.
+        is_stopped = arguments.thread_id in ide.session.stops.stopped_threads()
+        if error.code is not Code.INVALID_SESSION_STATE or not is_stopped:
+            raise
     return None
 
 
@@ -317,12 +325,13 @@ async def scopes(ide: JoinedIde, arguments: a.Scopes) -> Body:
 
 
 async def variables(ide: JoinedIde, arguments: a.Variables) -> Body:
+    start, count = max(arguments.start or 0, 0), arguments.count or 0
     listed = await ide.ask(
         "variables",
         variables_reference=arguments.variables_reference,
-        start=max(arguments.start or 0, 0),
-        count=min(arguments.count or _MOST_VARIABLES, _MOST_VARIABLES),
-        filter=arguments.filter,
+        start=start,
+        count=count if 0 < count < _MOST_VARIABLES else _MOST_VARIABLES,
+        filter=arguments.filter if arguments.filter in ("indexed", "named") else None,
     )
     shown = []
     for variable in listed.variables:
@@ -337,6 +346,10 @@ async def variables(ide: JoinedIde, arguments: a.Variables) -> Body:
             arguments.variables_reference,
         )
         shown.append(body)
+    if listed.has_more and not 0 < count <= _MOST_VARIABLES:
+        left_out = listed.total - start - len(shown)
+        row = {"name": "…", "value": f"{left_out} more are not shown", "variablesReference": 0}
+        shown.append(row)
     return {"variables": shown}
 
 
@@ -358,6 +371,8 @@ async def evaluate(ide: JoinedIde, arguments: a.Evaluate) -> Body:
     command = arguments.expression.strip()
     if arguments.context == "repl" and command in (TAKE_OVER, _RELEASE):
         return await _lease(ide, command)
+    if not command:
+        return {"result": "", "variablesReference": 0}
     thread_id, index = ide.frame(arguments.frame_id)
     operation, context = "evaluate", "repl" if arguments.context == "repl" else "watch"
     if arguments.context == "hover":
@@ -401,11 +416,13 @@ async def set_expression(ide: JoinedIde, arguments: a.SetExpression) -> Body:
 
 async def completions(ide: JoinedIde, arguments: a.Completions) -> Body:
     thread_id, index = ide.frame(arguments.frame_id)
+    lines = arguments.text.split("\n")
+    number = (arguments.line or ide.first_line) - ide.first_line
     listed = await ide.ask(
         "completions",
         thread_id=thread_id,
         frame_id=index,
-        text=arguments.text,
+        text=lines[min(max(number, 0), len(lines) - 1)],
         column=max(arguments.column + 1 - ide.first_column, 1),
     )
     targets = []
@@ -444,7 +461,7 @@ async def source(ide: JoinedIde, arguments: a.GetSource) -> Body:
     elif given is not None and given.path:
         text = await ide.ask("source", path=ide.paths.to_session(given.path))
     else:
-        raise NotStopped
+        raise RelayError(Code.INVALID_REQUEST, "source needs a path or a sourceReference", "")
     return {"content": "\n".join(text.lines) + "\n", "mimeType": "text/x-python"}
 
 
@@ -476,7 +493,7 @@ async def loaded_sources(ide: JoinedIde, arguments: a.Arguments) -> Body:
     paths = [module["path"] for module in shown["modules"] if "path" in module]
     return {
         "sources": [
-            {"name": path.rpartition("/")[2], "path": path}
+            {"name": path.replace("\\", "/").rpartition("/")[2], "path": path}
             for path in paths
             if path.endswith(".py")
         ]

@@ -92,10 +92,11 @@ async def pause(call: Call, params: e.Pause) -> Struct:
     session = call.session
     run = session.run
     async with run.lock:
-        session.access.require("pause")
+        has_none = session.lifecycle.state is State.PAUSED and run.has_none_to_pause(
+            params.thread_id
+        )
+        session.access.require("pause", _RUNNING if has_none else None)
         before = session.stops.stop_id
-        if run.has_none_to_pause(params.thread_id):
-            session.access.require("pause", _RUNNING)
         awaited = None
         if params.thread_id is not None:
             thread = session.hub.thread(params.thread_id)

@@ -102,11 +102,17 @@ class Lease:
             yield
             return
         self._refuse_others(caller, operation)
+        was_free = self._holder is None
         if self._holder is not None:
             self._renew()
         self._driving[caller] += 1
         try:
             yield
+        except RelayError:
+            # A person who could not act drives nothing.
+            if was_free and self.belongs_to(caller) and self._driving[caller] == 1:
+                self._end("given back")
+            raise
         finally:
             self._driving[caller] -= 1
             if not self._driving[caller]:

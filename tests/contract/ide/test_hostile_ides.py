@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from debug_relay.worker.joining.listener import MOST_CONNECTIONS
 from tests.kit.client import Client
@@ -24,12 +25,23 @@ NOT_DAP = {
     "a header without an end": b"Content-Length: 1\r\n" + b"A" * 5000,
     "a negative length": b"Content-Length: -5\r\n\r\n",
     "a length of many digits": b"Content-Length: " + b"9" * 4000 + b"\r\n\r\n",
-    "a length above the bound": b"Content-Length: 5000000\r\n\r\n",
-    "no JSON": b"Content-Length: 5\r\n\r\nhello",
-    "a list": b"Content-Length: 2\r\n\r\n[]",
-    "too deep": b"Content-Length: 100000\r\n\r\n" + b"[" * 100_000,
-    "no UTF-8": b"Content-Length: 4\r\n\r\n\xff\xfe\xfd\xfc",
 }
+# Each has the length that it says and is no message: it is refused, and the next one is read. With
+# the number and the command of the refusal.
+UNREADABLE: list[tuple[bytes, int, str]] = [
+    (b"", 0, ""),
+    (b"hello", 0, ""),
+    (b"[]", 0, ""),
+    (b"[" * 100_000, 0, ""),
+    (b"\xff\xfe\xfd\xfc", 0, ""),
+    (b"x" * 5_000_000, 0, ""),
+    (b'{"seq": "7", "type": "request", "command": "threads"}', 0, "threads"),
+    (b'{"seq": 1.5, "type": "request", "command": "threads"}', 0, "threads"),
+    (b'{"seq": 7, "type": "request", "command": null}', 7, ""),
+    (b'{"seq": 7, "type": "request", "command": "evaluate\xff"}', 7, "evaluate\ufffd"),
+    (b'{"seq": 7, "type": "request", "command": "x", "arguments": ["\xff"]}', 7, "x"),
+]
+LARGE: Final = 400  # answers that are larger together than what an IDE may leave unread
 # Each is DAP and wrong: it is refused, and the connection stays.
 WRONG = [
     ("evaluate", {}),
@@ -37,6 +49,9 @@ WRONG = [
     ("evaluate", {"expression": "n", "frameId": 10**9}),
     ("evaluate", {"expression": "n", "frameId": "1"}),
     ("evaluate", {"expression": "x" * 100_000}),
+    ("initialize", {}),
+    ("exceptionInfo", {"threadId": 1}),
+    ("source", {}),
     ("variables", {"variablesReference": -1}),
     ("variables", {"variablesReference": 10**18}),
     ("variables", {"variablesReference": 10**30}),
@@ -66,6 +81,23 @@ def test_wrong_requests_are_refused(relay: Client, source: Callable[..., Source]
         ide.event("stopped")
         for command, arguments in WRONG:
             assert ide.refused(command, **arguments)["body"]["error"]["format"]
+        words = {
+            "variables": "Expected `int` >= 1 - at `$.variablesReference`",
+            "exceptionInfo": "Thread 1 is not stopped at an exception: it stopped for entry",
+        }
+        for command, expected in words.items():
+            assert expected in ide.refused(command, threadId=1, variablesReference=0)["message"]
+        # What is paused already needs no pause, and whoever asked for one drives nothing.
+        assert ide.ask("pause", threadId=1) == {}
+        for raw, seq, command in UNREADABLE:
+            before = len(ide.messages)
+            ide.send_raw(raw)
+            answer = ide.until(lambda m: m["type"] == "response", before)
+            assert (answer["success"], answer["request_seq"], answer["command"]) == (
+                False,
+                seq,
+                command,
+            ), raw[:60]
         ide.send_raw(json.dumps({"seq": 1, "type": "event", "event": "stopped"}).encode())
         ide.send_raw(json.dumps({"seq": 2, "type": "response", "request_seq": 1}).encode())
         rows = [{"line": 1}]
@@ -106,6 +138,37 @@ def test_what_is_no_dap_is_closed(
         assert worker.memory_info().rss < 200 << 20
         assert ide.ask("threads")["threads"]
         assert session.status()["status"] == "paused"
+
+
+def test_a_slow_reader_gets_every_answer(
+    relay: Client, source: Callable[..., Source], shared_relay: Relay
+) -> None:
+    program = source("n = 1  # " + "x" * 100_000)
+    with relay.session(stop_on_entry=True) as session, connected(session) as peer:
+        session.launch(program)
+        asked = [{"type": "request", "seq": 1, "command": "initialize", "arguments": {}}]
+        read = {"source": {"path": str(program.path)}}
+        asked += [
+            {"type": "request", "seq": 2 + n, "command": "source", "arguments": read}
+            for n in range(LARGE)
+        ]
+        for request in asked:
+            body = json.dumps(request).encode()
+            peer.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        worker = shared_relay.worker(session.id)
+        used = [0.0]
+
+        def rests() -> bool:
+            used.append(sum(worker.cpu_times()[:2]))
+            return len(used) > 20 and used[-1] == used[-20]
+
+        eventually(rests, what="a worker that waits for its reader")
+        answers = 0
+        while answers <= LARGE:
+            piece = peer.recv(1 << 20)
+            assert piece, f"closed after {answers} answers"
+            answers += piece.count(b"Content-Length:")
+        assert worker.memory_info().rss < 200 << 20
 
 
 def test_connections_are_bounded(

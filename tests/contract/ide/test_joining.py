@@ -65,6 +65,11 @@ def test_an_ide_joins_at_a_stop(relay: Client, source: Callable[..., Source]) ->
         assert refused["message"] == "ZeroDivisionError: division by zero"
         completed = ide.ask("completions", text="see", column=4, frameId=top["id"])["targets"]
         assert "seen" in [one["label"] for one in completed]
+        typed = {"text": "total\nsee", "line": 2, "column": 4, "frameId": top["id"]}
+        assert "seen" in [one["label"] for one in ide.ask("completions", **typed)["targets"]]
+        large = ide.ask("evaluate", expression="list(range(1200))", frameId=top["id"])
+        shown = ide.ask("variables", variablesReference=large["variablesReference"])["variables"]
+        assert (len(shown), shown[-1]["value"]) == (1001, "200 more are not shown")
         text = ide.ask("source", source={"path": str(program.path)}, sourceReference=0)
         assert "def work" in text["content"]
 
@@ -121,6 +126,9 @@ def test_an_ide_joins_at_a_stop(relay: Client, source: Callable[..., Source]) ->
         ide.ask("continue", threadId=thread)
         assert ide.event("exited") == {"exitCode": 0}
         ide.event("terminated")
+        session.delete("", force="true").ok()
+        ide.until_closed()
+        assert ide.events.count("terminated") == 1
         printed = [m["body"] for m in ide.messages if m.get("event") == "output"]
         assert {"category": "stdout", "output": "done\n"} in printed
 
@@ -164,7 +172,6 @@ def test_each_has_breakpoints_of_its_own(relay: Client, source: Callable[..., So
         # It leaves: its breakpoints go with it, and the program stays where it is.
         ide.ask("disconnect")
         ide.until_closed()
-        session.events("session", timeout=5)
         assert session.get("/breakpoints").ok()["breakpoints"] == []
         assert session.status()["status"] == "paused"
         assert session.get().ok()["debugger"]["clients"] == ["ide:test-2 (human)"]
