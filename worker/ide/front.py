@@ -44,7 +44,7 @@ _LEAVING_SECONDS: Final = 5.0  # The breakpoints of an IDE that leaves are remov
 _NOT_STOPPED: Final = "notStopped"  # DAP's own word for it
 _PASSED: Final = "The program has run on since."
 _ENDED: Final = "The program has ended."
-_FIELD: Final = re.compile(r"`\$\.[^`]+`")  # where msgspec names a field
+_FIELD: Final = re.compile(r"`\$\.[^`]+`")  # msgspec names a field like this
 
 
 class IdeFront:

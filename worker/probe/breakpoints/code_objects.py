@@ -26,8 +26,10 @@ class Body(object):
             if name not in _PROLOGUE and not (name == "POP_TOP" and after == "RETURN_GENERATOR"):
                 break
             offset, after = offset + 2, name
-        starts = [start for start, at in dis.findlinestarts(code) if at == line]
-        self.offset = offset = max([offset] + starts[:1])
+        if line is not None:  # code without a line has none, too
+            starts = [start for start, at in dis.findlinestarts(code) if at == line]
+            offset = max([offset] + starts[:1])
+        self.offset = offset
         self.line = code.co_firstlineno
         for start, line in dis.findlinestarts(code):
             if start > offset:
