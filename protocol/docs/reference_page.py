@@ -28,22 +28,23 @@ _LINK: Final = re.compile(r"\[([^\]]+)\]\((#[\w-]+)\)")
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; }
-body { margin: 0; font: 16px/1.5 system-ui, sans-serif; }
+body { margin: 0; font: 16px/1.5 system-ui, sans-serif; background: Canvas; color: CanvasText; }
 header { position: sticky; top: 0; display: flex; gap: 1rem; align-items: center;
   padding: .6rem 1rem; background: Canvas; border-bottom: 1px solid var(--line); }
 header label { flex: 1; }
 input { width: 100%; max-width: 36rem; font: inherit; padding: .3rem .6rem; }
-main { max-width: 64rem; margin: 0 auto; padding: 0 1rem 4rem; }
+main { max-width: 64rem; margin: 0 auto; padding: 0 1rem 4rem; overflow-wrap: anywhere; }
 section { scroll-margin-top: 4rem; }
 h1 { font-size: 1.1rem; margin: 0; }
 h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); }
 code, pre { font: .9em/1.5 ui-monospace, monospace; }
 code { background: var(--soft); padding: .1em .3em; border-radius: 3px; }
-pre { background: var(--soft); padding: .6rem; overflow-x: auto; }
+pre { background: var(--soft); padding: .6rem; white-space: pre-wrap; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem;
-  border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+  border-bottom: 1px solid var(--line); }
+th, td:first-child { white-space: nowrap; }
 [hidden] { display: none; }
 """
 
@@ -80,6 +81,7 @@ HEADERS: Final[dict[str, str]] = {
             "default-src 'none'",
             f"script-src {_hash(_SCRIPT)}",
             f"style-src {_hash(_STYLE)}",
+            "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",
@@ -91,10 +93,11 @@ HEADERS: Final[dict[str, str]] = {
 
 def html_page(url: str) -> bytes:
     """The page of a relay at this address."""
-    body = "\n".join(_sections(reference(), url))
+    body = "\n".join(_sections(reference(is_file=False), url))
     page = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<link rel="icon" href="data:,">\n'
         f"<title>Debug relay: reference</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         "<header><h1>Debug relay</h1>"
         '<label><input type="search" placeholder="Search (press /)" aria-label="Search"></label>'

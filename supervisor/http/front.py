@@ -28,7 +28,15 @@ from debug_relay.supervisor.http.reply import Reply
 from debug_relay.supervisor.http.router import BROKEN_ESCAPE, Router
 from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
-from debug_relay.supervisor.page.document import CONTENT_TYPE, HEADERS, PAGE, wants_page
+from debug_relay.supervisor.page.document import (
+    CONTENT_TYPE,
+    DOORSTEP,
+    DOORSTEP_HEADERS,
+    HEADERS,
+    PAGE,
+    has_doorstep,
+    wants_page,
+)
 from debug_relay.supervisor.streams.service import Streams
 from debug_relay.supervisor.streams.websocket import is_upgrade
 
@@ -91,7 +99,11 @@ class Front:
             request.format = wanted(http.raw_path, http.headers.get("Accept"))
             self._read(http, target, request)
         except Exception as error:
-            return self._dispatch.refuse(request, error)
+            refused = self._dispatch.refuse(request, error)
+            by_site = isinstance(error, RelayError) and "sec_fetch_site" in error.details
+            if by_site and has_doorstep(http.method, http.path, http.headers):
+                return Finished(refused.status, DOORSTEP, CONTENT_TYPE, DOORSTEP_HEADERS)
+            return refused
         operation = request.operation
         if operation is not None and operation.kind == "mcp":
             return await self._serve_mcp(http, request)

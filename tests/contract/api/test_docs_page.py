@@ -40,8 +40,10 @@ class Page(HTMLParser):
         if tag == "a":
             self.links.append(known["href"] or "")
         self.loads += [f"{tag} {name}" for name in known if name in LOADS or name[:2] == "on"]
-        self.loads += [tag] if tag in ("link", "iframe", "base", "object") else []
-        if tag not in ("meta", "input"):
+        self.loads += [tag] if tag in ("iframe", "base", "object") else []
+        # Without an icon of its own a browser asks the relay for /favicon.ico.
+        self.loads += [tag] if tag == "link" and known != {"rel": "icon", "href": "data:,"} else []
+        if tag not in ("meta", "input", "link"):
             self.open.append(tag)
         if tag == "pre":
             self.examples.append("")

@@ -48,6 +48,21 @@ def test_the_document(relay: Client) -> None:
     for bad in ("Origin: http://evil.example", "Sec-Fetch-Site: cross-site"):
         assert wire.ask("GET /", BROWSER, bad).status == 403
     assert wire.ask("GET /", BROWSER, host="evil.example").status == 403
+    # Somebody who follows another site's link is asked first, and nothing else is shown so.
+    links = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document")
+    for path in ("/", "/docs", "/api/v1/docs"):
+        asked = wire.ask(f"GET {path}", BROWSER, *links)
+        assert asked.status == 403
+        assert '<a href="">' in asked.raw.decode()
+        assert "script-src 'none'" in asked.headers["Content-Security-Policy"]
+    for foreign in ("Origin: http://evil.example", "Sec-Fetch-Dest: iframe"):
+        others = [one for one in links if one.partition(":")[0] != foreign.partition(":")[0]]
+        refused = wire.ask("GET /", BROWSER, *others, foreign)
+        assert refused.body["error"]["code"] == "FORBIDDEN_ORIGIN"
+    assert wire.ask("GET /sessions", BROWSER, *links).body["error"]["code"] == "FORBIDDEN_ORIGIN"
+    assert wire.ask("GET /", BROWSER, *links, host="evil.example").body["error"]["code"] == (
+        "FORBIDDEN_HOST"
+    )
     for accept in ("*/*", "application/json", "application/json, text/html"):
         assert "links" in wire.ask("GET /", f"Accept: {accept}").body
     assert wire.ask("POST /", BROWSER).status == 405

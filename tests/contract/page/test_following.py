@@ -40,6 +40,32 @@ PROGRAM = '''
 
     main()
 '''
+HOSTILE = """
+    import sys
+
+    class E(Exception): pass
+
+    def f(n, many):
+        if n == 0:
+            print("\\x1b[31mred\\x1b[0m plain\\n1%\\r100%", flush=True)
+            print("bell\\x07 nul\\x00 \\u202ertl <b>", flush=True)
+            sys.stdout.buffer.write(b"no \\xffutf8 \\xc3\\xa9\\n")
+            sys.stdout.flush()
+            raise E("<script>\\x1b[31m\\u202e")
+        f(n - 1, many)
+
+    def g(many):
+        f(300, many)
+
+    g(list(range(1200)))
+"""
+PRINTS = """
+import sys, time
+while True:
+    for stream in (sys.stdout, sys.stderr):
+        print("tick", file=stream, flush=True)
+    time.sleep(0.001)
+"""
 TICKS = """
     import time
     print("up", flush=True)
@@ -89,9 +115,20 @@ CONTRAST = """
 })()
 """
 
+# Buttons that are too small for a finger (WCAG 2.2). The marks beside the source are as high as its
+# lines are.
+SMALL = """
+[...document.querySelectorAll("button:not([data-line])")].filter(one => one.checkVisibility())
+  .map(one => [one.innerText, one.getBoundingClientRect()])
+  .filter(([, box]) => box.width < 24 || box.height < 24)
+  .map(([words, box]) => [words, box.width, box.height])
+"""
+
 
 def audited(tab: Tab) -> int:
-    """Every text can be read, every control has a name, and nothing is wider than the window."""
+    """Every text can be read, every control has a name and room for a finger, and nothing is wider
+    than the window.
+    """
     found = tab.js(CONTRAST)
     assert found["bad"] == []
     nodes = tab.command("Accessibility.getFullAXTree")["nodes"]
@@ -103,6 +140,8 @@ def audited(tab: Tab) -> int:
         if not node.get("name", {}).get("value", "").strip()
     ]
     assert nameless == []
+    small = tab.js(SMALL)
+    assert small == []
     assert tab.js("document.documentElement.scrollWidth <= innerWidth")
     assert tab.js(
         "[...document.querySelectorAll('h1')].length === 1 && document.documentElement.lang"
@@ -153,7 +192,7 @@ def test_a_person_takes_over_and_hands_back(
         assert session.get().ok().get("lease") is None
 
         tab.press("t")
-        one.until("#driver", "you drive it through page, since")
+        one.until("#driver", "you drive it, since")
         assert one.allowed() == {"back", "continue", "step-over", "step-into", "step-out", "end"}
         error = session.post("/step-over").refused("SESSION_LEASED", 423)
         assert error["details"]["front"] == "page"
@@ -167,6 +206,9 @@ def test_a_person_takes_over_and_hands_back(
         one.until("#output pre", "» self.items[0] + 1\n2.5")
         one.fill("#watch", "net * 2")
         one.until("#watches", "net * 2 = 7.5")
+        one.click("#watches li:last-child .remove")
+        tab.until("!document.querySelector('#watches').innerText.includes('net * 2')")
+        one.until("#watches", "len(self.items) = 3")
         one.click("#locals .twist[aria-expanded]")
         one.until("#locals ul ul", "items = [1.5, 2.25, 10]")
         tab.press("[")
@@ -213,6 +255,51 @@ def test_a_person_takes_over_and_hands_back(
     one.until("#empty", "deleted")
 
 
+def test_hostile_and_long_things(
+    relay: Client, source: Callable[..., Source], page: Callable[[Client], Page]
+) -> None:
+    deep = source(HOSTILE)
+    with relay.session(name="deep\u202e<img src=x>") as session, relay.session(name="quiet"):
+        session.launch(deep, stop_on_exception="uncaught", wait=20)
+        one = page(relay)
+        tab = one.tab
+        one.choose("deep\\u202e<img src=x>")
+        one.until("#exception", "E: <script>\\x1b[31m\\u202e")
+        # What a terminal would obey is left out, and what is no UTF-8 is one sign, not others.
+        one.until(
+            "#output pre",
+            "red plain\n1%\n100%\nbell\\x07 nul\\x00 \\u202ertl <b>\nno \ufffdutf8 é\n",
+        )
+        assert tab.js("document.querySelectorAll('img, #chosen script, #chosen b').length") == 0
+        one.until("#frames", "50 of 303 frames are shown.")
+        one.click("#frames .rest button")
+        tab.until("document.querySelectorAll('#frames li').length === 303")
+        one.click("#frames li:nth-child(301) button")
+        one.until("#locals", "n = 300")
+        values = "[...document.querySelectorAll('#locals li')]"
+        many = f"{values}.find(one => one.innerText.includes('many'))"
+        tab.js(f"{many}.querySelector('.twist').click()")
+        one.until("#locals", "100 of 1200 values are shown.")
+        tab.js(f"{many}.querySelector('.rest button').click()")
+        one.until("#locals", "1100 of 1200 values are shown.")
+        # The events are in their order, whether they came before the page or after.
+        numbers = tab.js("[...document.querySelectorAll('#events li')].map(one => one.dataset.seq)")
+        assert numbers == sorted(numbers, key=int, reverse=True)
+        # Another session shows nothing of this one.
+        one.choose("quiet")
+        one.until("#title", "quiet")
+        assert "script" not in one.text("#chosen")
+        assert tab.js("document.querySelector('#stop').checkVisibility()") is False
+        # A session that has no event is seen while another one prints all the time.
+        with relay.session(name="printer") as printer:
+            printer.launch(code=PRINTS, wait=0)
+            one.choose("printer")
+            one.until("#output pre", "tick")
+            with relay.session(name="eventless"):
+                one.until("#sessions", "eventless", within=8)
+            one.until("#output pre", "[what was printed before is not shown]")
+
+
 def test_seven_tabs_at_once(
     relay: Client, source: Callable[..., Source], page: Callable[[Client], Page]
 ) -> None:
@@ -245,7 +332,7 @@ def test_a_program_that_waits_for_a_line_gets_it(
     with relay.session(name="asks") as session:
         session.launch(source("print('hello', input('who? '))"), wait=0)
         one = page(relay)
-        one.until("#place", "waits for input who?")
+        one.until("#place", "waits for input: who?")
         assert one.tab.js("document.querySelector('#stdin-form').hidden")
         one.tab.press("t")
         one.tab.until("!document.querySelector('#stdin-form').hidden")
@@ -267,7 +354,7 @@ def test_attaching_to_a_process_of_the_list(
     one.tab.until(f"Boolean({button})")
     one.tab.js(f"{button}.click()")
     one.until("#state", "running")
-    one.until("#driver", "you drive it through page")
+    one.until("#driver", "you drive it, since")
     one.tab.press("p")
     one.until("#state", "paused")
     one.until("#locals", "n = ")
