@@ -20,6 +20,7 @@ FOLDERS = ("protocol", "supervisor", "worker")
 DATA = (
     "supervisor/cli/client/operations.json",
     "supervisor/cli/commands/SKILL.md",
+    "supervisor/page/doorstep.html",
     "supervisor/page/page.html",
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
