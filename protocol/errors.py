@@ -517,7 +517,7 @@ class RelayError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
-        self.details: dict[str, Any] = details
+        self.details: dict[str, Any] = {k: one for k, one in details.items() if one is not None}
         self.details["suggestion"] = suggestion or ERRORS[code].suggestion
 
     def for_session(self, session_id: str | None) -> RelayError:

@@ -179,7 +179,7 @@ def _way_out(
     if current is State.LAUNCHING:
         return f"GET {base}/status shows when it runs; DELETE {base} ends it."
     if current is State.RUNNING and State.PAUSED in states:
-        return f"Call POST {base}/pause first, or wait for a breakpoint: {_next_stop(base)}."
+        return f"POST {base}/pause stops it; {_next_stop(base)} waits for the next stop."
     if State.CREATED in states and attached_to is not None:
         return (
             f"A session debugs one program: POST {base}/detach detaches from this one; "
@@ -194,13 +194,7 @@ def _way_out(
 
 
 def _next_stop(base: str) -> str:
-    """The call that waits for the next stop. No cursor is known here, and without one the call
-    returns all stops so far.
-    """
-    return (
-        f"GET {base}/events?timeout=30&types=stopped with cursor= set to events_cursor of the last "
-        "execution reply (without it, the stops so far are returned at once)"
-    )
+    return f"GET {base}/snapshot?wait=30"
 
 
 def has_moved_on(if_stop: int, current: State, stop_id: int, states: frozenset[State]) -> bool:
@@ -219,7 +213,7 @@ def stop_changed(
     else:
         now = f"is {current.value}, its last stop was {stop_id}"
         events = _next_stop(f"{API_PREFIX}/sessions/{session_id}")
-        look = f"Wait for the next stop: {events}. Read it, then send its number."
+        look = f"{events} waits for the next stop. Read it, then send its number."
     return RelayError(
         Code.STOP_CHANGED,
         f"If-Stop says {if_stop}, but the program {now}",

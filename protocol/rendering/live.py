@@ -7,20 +7,23 @@ the same place the first is shown, and the others are named.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Final
 
 from msgspec import UNSET
 
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import relay
-from debug_relay.protocol.rendering.text import Line, short
+from debug_relay.protocol.rendering.repeats import repeats_in
+from debug_relay.protocol.rendering.text import Line, plural, short
 
 _THREAD: Final = 300  # Characters of one thread, without its first line.
 _VALUE: Final = 60  # Characters of one value.
 _LOCALS: Final = 160  # Characters of the locals of one frame.
 _ALIKE: Final = 2  # Threads at one place that are all shown; of more only the first.
 _BARE: Final = 3  # Frames of a thread that runs no code of the program.
+# Threads of the debugger in a process that a relay debugs: how they are called, where they run.
+_DEBUGGERS: Final = ("pydevd.", "debug relay")
+_DEBUGGER_FILES: Final = ("<frozen relay probe>", "/pydevd")
 _NAMED: Final = 5  # Others at that place that are named.
 
 
@@ -38,11 +41,11 @@ def threads(result: i.ThreadList) -> Iterator[Line]:
             yield head + _waiting(thread.waits_for)
             yield from _body(thread.frames)
             if thread.frames_left_out is not UNSET:
-                yield f"  … {thread.frames_left_out} more frames of its own"
+                yield f"  … {plural(thread.frames_left_out, 'more frame')} of its own"
         if shown is not same:
             names = ", ".join(f"{one.id} {short(one.name, 40)}" for one in same[1 : _NAMED + 1])
             more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
-            yield f"  {len(same) - 1} threads are at the same place: {names}{more}"
+            yield f"  {_others(len(same) - 1, 'thread')} at the same place: {names}{more}"
     for circle in result.deadlocks or ():
         yield f"deadlock: {' waits for '.join(f'thread {one}' for one in [*circle, circle[0]])}"
     if result.note is not UNSET:
@@ -80,7 +83,7 @@ def tasks(result: i.TaskList) -> Iterator[Line]:
         if shown is not same:
             names = ", ".join(short(one.name, 40) for one in same[1 : _NAMED + 1])
             more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
-            yield f"  {len(same) - 1} tasks are at the same place: {names}{more}"
+            yield f"  {_others(len(same) - 1, 'task')} at the same place: {names}{more}"
     if not result.total:
         yield "no asyncio tasks"
     elif result.total != len(result.tasks):
@@ -94,7 +97,8 @@ def tasks(result: i.TaskList) -> Iterator[Line]:
 def stacks(result: relay.Stacks) -> Iterator[Line]:
     """The stacks of a process that is not debugged: the program's frames, the others counted."""
     groups: dict[object, list[relay.StackThread]] = {}
-    for thread in result.threads:
+    threads = [thread for thread in result.threads if not _is_debuggers(thread)]
+    for thread in threads:
         places = [(one.filename, one.line, one.name, len(one.locals)) for one in thread.frames]
         groups.setdefault(repr(places), []).append(thread)
     for same in groups.values():
@@ -125,7 +129,18 @@ def stacks(result: relay.Stacks) -> Iterator[Line]:
         if len(same) > 1:
             names = ", ".join(_name_of(one) for one in same[1 : _NAMED + 1])
             more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
-            yield f"  {len(same) - 1} threads are at the same place: {names}{more}"
+            yield f"  {_others(len(same) - 1, 'thread')} at the same place: {names}{more}"
+    if len(threads) < len(result.threads):
+        yield f"({plural(len(result.threads) - len(threads), 'thread')} of the debugger left out)"
+
+
+def _others(count: int, what: str) -> str:
+    return f"{plural(count, what)} {'is' if count == 1 else 'are'}"
+
+
+def _is_debuggers(thread: relay.StackThread) -> bool:
+    named = (thread.thread_name or "").startswith(_DEBUGGERS)
+    return named and any(mark in one.filename for one in thread.frames for mark in _DEBUGGER_FILES)
 
 
 def _name_of(thread: relay.StackThread) -> str:
@@ -167,7 +182,7 @@ def _waiting(wait: i.WaitsFor | None | object) -> str:
     words = [f" waits for {wait.kind}"]
     if wait.what:
         words.append(short(wait.what, 80))
-    if wait.doing and wait.doing not in ("__enter__", "acquire"):
+    if wait.doing and wait.doing not in ("__enter__", "acquire", "run_forever"):
         words.append(f"({wait.doing})")
     if wait.value:
         words.append(short(wait.value, 80))
@@ -191,16 +206,26 @@ def _cut(value: str, longest: int) -> str:
 
 
 def _body(frames: list[i.LiveFrame] | object) -> list[str]:
+    """One line for each frame and one for its locals, as far as there is room; of a recursion the
+    first time.
+    """
     lines: list[str] = []
     if not isinstance(frames, list):
         return lines
-    room = _THREAD
-    for _, alike in groupby(enumerate(frames), key=lambda one: _place_of(one[1])):
-        same = list(alike)
-        index, frame = same[0]
+    repeats = list(repeats_in([(frame.name, *_place_of(frame)) for frame in frames]))
+    again = {one.first + one.period: one for one in repeats}
+    room, at = _THREAD, 0
+    while at < len(frames):
+        repeat = again.get(at)
+        if repeat is not None:
+            times = "the same line" if repeat.period == 1 else f"the same {repeat.period} frames"
+            lines.append(f"  #{frames[at].id} to #{frames[repeat.end - 1].id}: {times}")
+            at = repeat.end
+            continue
+        frame = frames[at]
         place = f"  #{frame.id} {frame.name} at {frame.path}:{frame.line}"
-        if room - len(place) < 0 and index:
-            lines.append(f"  … {len(frames) - index} more frames")
+        if room - len(place) < 0 and at:
+            lines.append(f"  … {plural(len(frames) - at, 'more frame')}")
             break
         lines.append(place)
         room -= len(place)
@@ -211,6 +236,5 @@ def _body(frames: list[i.LiveFrame] | object) -> list[str]:
                 text += f" (+{frame.locals_left_out})"
             lines.append(text)
             room -= len(text)
-        if len(same) > 1:
-            lines.append(f"  #{same[1][1].id} to #{same[-1][1].id}: the same line")
+        at += 1
     return lines

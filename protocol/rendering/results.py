@@ -27,11 +27,13 @@ from debug_relay.protocol.models import (
 )
 from debug_relay.protocol.models import relay as relay_models
 from debug_relay.protocol.rendering import breakpoints as breakpoint_text
-from debug_relay.protocol.rendering import events, live, relay, stop, traces
+from debug_relay.protocol.rendering import events, library_frames, live, relay, stop, traces
 from debug_relay.protocol.rendering import sessions as session_text
 from debug_relay.protocol.rendering.text import Code, Line, generic, more, short
 
 _VALUE: Final = 100  # Characters of one value in the text of a result.
+_WHOLE: Final = 4000  # Characters of an evaluated value that has no parts, such as a text.
+_PARTS: Final = 400  # Characters of one that has: a reference leads to the rest.
 _MODULES: Final = 3000  # Characters of the names of library modules.
 
 
@@ -73,7 +75,8 @@ def _execution(result: execution.Execution) -> Iterator[Line]:
     if result.pause_pending:
         yield "pause pending: a thread is in C code and stops as soon as it returns"
     if result.live_stack is not None:
-        yield from _stack(result.live_stack)
+        frames, folds = library_frames.folded(result.live_stack.frames, waits=True)
+        yield from _stack(msgspec.structs.replace(result.live_stack, frames=frames, folded=folds))
     if result.reached is False:
         yield "the line was not reached: the program stopped or ended before"
     if result.native_frame:
@@ -165,12 +168,19 @@ def _evaluated(result: inspection.Evaluated) -> Iterator[Line]:
         yield f"raised {short(result.error, 500)}"
         if result.error_details is not None:
             lines = result.error_details.traceback.splitlines()
-            yield Code(tuple(short(line, _VALUE) for line in lines[-20:]))
+            # The expression's own frame tells nothing.
+            if sum(line.startswith('  File "') for line in lines) > 1:
+                yield Code(tuple(short(line, _VALUE) for line in lines[-20:]))
         return
-    text = "done" if result.result is None else short(result.result, 4000)
+    longest = _PARTS if result.variables_reference else _WHOLE
+    text = "done" if result.result is None else short(result.result, longest)
     kind = f"{result.type} = " if result.type else ""
-    reference = f"  (ref {result.variables_reference})" if result.variables_reference else ""
-    yield f"{kind}{text}{reference}{'  (cut)' if result.truncated else ''}"
+    is_cut = result.truncated and len(result.result or "") <= longest
+    length = ""
+    if result.variables_reference:
+        length = stop.length_text(result.length or None, result.type)
+        length += f"  (ref {result.variables_reference})"
+    yield f"{kind}{text}{length}{'  (cut)' if is_cut else ''}"
     if result.note is not msgspec.UNSET:
         yield f"note: {result.note}"
 

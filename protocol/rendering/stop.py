@@ -25,7 +25,7 @@ _TEXT: Final = 120
 _STEP: Final = 600  # Characters of the whole text of a stop after a step.
 _WAS: Final = 60  # Characters of the earlier value of a local that a step has changed.
 _RAISED: Final = re.compile(r"\w+(:|$)")
-_UNITS: Final = {"str": "characters", "bytes": "bytes", "bytearray": "bytes"}
+_UNITS: Final = {"str": "character", "bytes": "byte", "bytearray": "byte"}
 _DEFINED: Final = frozenset(
     {"module", "function", "type", "ABCMeta", "EnumMeta", "EnumType", "builtin_function_or_method"}
 )
@@ -228,7 +228,9 @@ def _was(change: stop_report.Change) -> str:
 def typed(name: str, type: str | None, value: str | None, cut: bool = False) -> str:
     head = f"{name}: {type}" if name and type else name or type or ""
     if cut:  # the probe cut it before, so its length does not say how much is missing
-        shown = short((value or "")[:_VALUE]).removesuffix("…") + "…"
+        shown = short((value or "")[:_VALUE]).removesuffix("…")
+        # A short text says inside what it leaves out.
+        shown += "…" * (len(value or "") > _VALUE or "…" not in shown)
     else:
         shown = short(value or "", _VALUE)
     return f"{head} = {shown}" if head and shown else head or shown
@@ -240,13 +242,17 @@ def returned(value: stop_report.ReturnValue) -> str:
 
 def variable(row: inspection.Variable) -> str:
     text = typed(row.name, row.type, row.value, row.truncated)
-    if row.length is not None and (row.expandable or row.truncated):
-        text += f"  [{row.length} {_UNITS.get(row.type, 'items')}]"
+    if row.expandable or row.truncated:
+        text += length_text(row.length, row.type)
     if row.expandable and row.variables_reference:
         text += f"  (ref {row.variables_reference})"
     if row.circular is not UNSET and row.circular:
         text += "  (circular)"
     return text
+
+
+def length_text(length: int | None, type: str | None) -> str:
+    return "" if length is None else f"  [{plural(length, _UNITS.get(type or '', 'item'))}]"
 
 
 def watch(one: inspection.Watch) -> str:

@@ -160,6 +160,7 @@ def render_error(error: RelayError) -> Iterator[Line]:
     """The text of an error: what happened, what to do next, and the details."""
     details = dict(error.details)
     suggestion = details.pop("suggestion", None)
+    details.pop("closest", None)  # the suggestion has that call with its values
     yield f"error {error.code.value}: {short(error.message, 2000)}"
     wrong = details.pop("errors", None)
     for field in wrong[:_LISTED] if isinstance(wrong, list) else ():
@@ -176,4 +177,6 @@ def render_error(error: RelayError) -> Iterator[Line]:
 
 def _is_said(value: Any, said: str) -> bool:
     """Whether message and suggestion contain this detail already."""
+    if isinstance(value, list):
+        return all(_is_said(one, said) for one in value)
     return isinstance(value, str | int) and not isinstance(value, bool) and str(value) in said

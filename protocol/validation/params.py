@@ -78,13 +78,16 @@ class Examined(Struct, Generic[_P]):
             more = f"{len(problems) - 3} more"
             what += f" (and {more})" if self.is_whole else f" (and more than {more})"
         in_query = not self.fields or (by_query and self.nothing_sent)
+        names = ", ".join(dict.fromkeys(one.field or "the body" for one in problems[:3]))
         if in_query and all(one.message == MISSING for one in problems):
-            code, text = Code.MISSING_PARAMETER, f"Missing: {what}"
+            code, text, do = Code.MISSING_PARAMETER, f"Missing: {what}", f"Add {names}."
         elif in_query:
             code, text = Code.INVALID_PARAMETER, f"Invalid parameters: {what}"
+            do = f"Correct {names}."
         else:
             code, text = Code.INVALID_REQUEST, f"Request validation failed: {what}"
-        return RelayError(code, text, self.advice, errors=problems)
+            do = f"Correct {names}."
+        return RelayError(code, text, self.advice or do, errors=problems)
 
 
 def convert(

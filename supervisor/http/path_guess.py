@@ -27,7 +27,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "input": "write send-input type keys",
     "set-breakpoints": "break bp b tbreak breakpoint set-breakpoint set-breakpoints logpoint",
     "set-exception-breakpoints": "exceptions catch exception-filters set-exception-breakpoints",
-    "stacktrace": "stack bt backtrace where w frames frame callstack call-stack traceback",
+    "stacktrace": "stack stacks bt backtrace where w frames frame callstack call-stack traceback",
     "frame-variables": "locals vars args local-variables",
     "scopes": "scope globals",
     "evaluate": "eval p print pp expression expr repl",
@@ -35,11 +35,11 @@ _WORDS: Final[Mapping[str, str]] = {
     "threads": "thread",
     "modules": "loaded loaded-sources",
     "source": "list l ll code file sources listing",
-    "snapshot": "context report stop stop-report",
+    "snapshot": "context report stop stop-report wait",
     "tasks": "asyncio coroutines",
     "completions": "complete autocomplete",
     "output": "log console stdout stderr prints",
-    "events": "wait poll stream notifications",
+    "events": "poll stream notifications",
     "session-status": "state",
     "ping": "heartbeat keepalive keep-alive touch",
     "take-lease": "lock drive",
@@ -56,6 +56,8 @@ _WORDS: Final[Mapping[str, str]] = {
     "llms": "help guide recipes readme llms howto manual",
     "list-profiles": "profiles",
 }  # fmt: skip
+# What follows the path of a call that was meant. A wait is a query of the call.
+_QUERY: Final = {"wait": "?wait=30"}
 # A launch or attach needs a session: one call does both.
 _FIRST: Final = {
     "attach": ' {"mode": "attach", "pid": PID}',
@@ -84,7 +86,7 @@ def meant(method: str, segments: Sequence[str]) -> Meant | None:
     name = names[0]
     if not in_session and name in _FIRST:
         return Meant("create-session", OPERATIONS["create-session"].path, _FIRST[name])
-    return Meant(name, _template(name, words))
+    return Meant(name, _template(name, words), _QUERY.get(words[-1], ""))
 
 
 def _template(name: str, words: list[str]) -> str:

@@ -113,7 +113,9 @@ class Router:
         return RelayError(
             Code.NOT_FOUND,
             f"There is no {method} {shown}.",
-            f"{advice}; GET {self._prefix}/llms.txt shows the usual calls.",
+            f"{advice}."
+            if advice.endswith("/llms.txt")
+            else f"{advice}; GET {self._prefix}/llms.txt shows the usual calls.",
             closest=f"{verb} {template}",
         )
 

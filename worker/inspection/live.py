@@ -32,7 +32,8 @@ LOOK_SECONDS: Final = 5.0
 FRAMES: Final = 10  # Frames of one thread in a look.
 LOCALS: Final = 30  # Locals of one frame in a look.
 VALUE: Final = 400  # Characters of one value in a look.
-CHARACTERS: Final = 60_000  # Characters of all locals of one look.
+CHARACTERS: Final = 60_000  # Characters of all frames and locals of one look.
+_FRAME: Final = 40  # Characters of a frame beside its name and path.
 COPIED: Final = "evaluated in another thread, with a copy of the frame's locals"
 
 Page = tuple[DebugServer, looks.LookPage]
@@ -115,10 +116,12 @@ class LiveThreads:
         """Fill in one thread; returns the characters that are left for others."""
         thread.frames = []
         for frame in row.frames:
+            if room <= 0 and thread.frames:
+                break
             shown, room = live_frame(frame, room)
             thread.frames.append(shown)
         thread.total_frames = row.total
-        thread.frames_left_out = max(0, row.own - len(row.frames)) or UNSET
+        thread.frames_left_out = max(0, row.own - len(thread.frames)) or UNSET
         thread.live = UNSET if row.stopped else True
         if row.wait is not None and not _is_busy(server, row):
             thread.waits_for = waits_for(row.wait, lambda key: self._named(server, key, by_id))
@@ -321,6 +324,7 @@ class LiveThreads:
 def live_frame(frame: looks.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
     """A frame with as many locals as there is room for; and the room that is left."""
     shown: list[i.LiveLocal] = []
+    room -= _FRAME + len(frame.name) + len(frame.path)
     for row in frame.locals:
         room -= len(row.name) + len(row.value)
         if room <= 0:
@@ -365,7 +369,7 @@ def waits_for(
 
 def _cut(session_id: str) -> str:
     read = call_of("frame-variables", session_id, frame_id=0)
-    return f"locals beyond {CHARACTERS} characters are left out: {read}?thread_id= has them"
+    return f"what is beyond {CHARACTERS} characters is left out: {read}?thread_id= has locals"
 
 
 def _is_busy(server: DebugServer, row: looks.LookRow) -> bool:

@@ -36,6 +36,12 @@ OUTPUT_EVENT_SECONDS: Final = 0.1  # The shortest time between two output events
 _MOST_WRITERS: Final = 64  # Writers whose output is gathered; beyond them idle ones are forgotten.
 _Writer = tuple[Category, int | None]  # the kind of output, and the child's pid
 
+# Fields that are shown even if empty: a seed document names them, or the emptiness tells something.
+_NAMED: Final = frozenset([
+    "thread_id", "exit_code", "text", "hit_breakpoint_ids", "source", "line", "column",
+    "before", "after", "lease",
+])  # fmt: skip
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -164,7 +170,7 @@ class EventLog:
         ring = self._output if type == "output" else self._state
         seq = self._seq + 1
         ring.append(
-            self._payload(seq, type, body),
+            self._payload(seq, type, _without_empty(body)),
             time_us=time.time_ns() // 1000,
             category=EVENT_NUMBERS[type],
             meta=seq_meta(seq),
@@ -191,6 +197,14 @@ class EventLog:
             # The event itself matters more than its body.
             payload = _encode({**event, "body": {"truncated": True, "bytes": len(payload)}})
         return payload
+
+
+def _without_empty(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in body.items()
+        if name in _NAMED or (value is not None and value != [] and value != {})
+    }
 
 
 class Timer(Protocol):

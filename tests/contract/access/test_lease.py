@@ -54,7 +54,7 @@ def told(session: Session) -> list[tuple[str | None, str | None, str | None]]:
     bodies = [event["body"] for event in session.events("session")]
     return [
         (
-            body["previous_holder"],
+            body.get("previous_holder"),
             body["lease"] and body["lease"]["holder"],
             body.get("caller"),
         )

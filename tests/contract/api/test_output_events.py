@@ -323,13 +323,7 @@ def test_the_events_of_a_whole_session_in_order_and_without_gaps(
             "current_location": stopped["current_location"],
         }
         assert bodies(session, "terminated") == [
-            {
-                "exit_code": 0,
-                "signal": None,
-                "end_reason": "target_exited",
-                "restart": False,
-                "swept": [],
-            }
+            {"exit_code": 0, "end_reason": "target_exited", "restart": False}
         ]
         assert bodies(session, "output")[0] == {
             "category": "stdout",
@@ -353,7 +347,6 @@ def test_a_failed_end_says_how(relay: Client, source: Callable[..., Source]) -> 
                 "signal": "SIGTERM",
                 "end_reason": "target_exited",
                 "restart": False,
-                "swept": [],
                 "error": "Process exited with code -15 (SIGTERM)",
             }
         ]

@@ -124,6 +124,11 @@ def test_pause_of_what_is_paused_and_the_stack_of_what_runs(
         error = session.get("/stacktrace").refused("INVALID_SESSION_STATE", 409)
         assert error["details"]["required_state"] == "paused"
         assert f"POST /api/v1/sessions/{session.id}/pause" in error["details"]["suggestion"]
+        waits = f"GET /api/v1/sessions/{session.id}/snapshot?wait=30"
+        assert waits in error["details"]["suggestion"]
+        for verb in ("GET", "POST"):
+            lost = session.client.call(verb, f"/sessions/{session.id}/wait")
+            assert waits in lost.refused("NOT_FOUND", 404)["details"]["suggestion"]
         session.post("/pause").ok()
         error = session.post("/pause").refused("INVALID_SESSION_STATE", 409)
         assert (error["details"]["current_state"], error["details"]["required_state"]) == (

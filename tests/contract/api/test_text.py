@@ -149,6 +149,13 @@ def test_large_and_strange_values_stay_short(relay: Client, source: Callable[...
         assert len(shown) < 4000
         assert "\x1b" not in shown
         assert "many: list = " in shown
+        # What has parts is cut, and a reference leads to them; a text has none, and is longer.
+        shown = said(session.post("/evaluate?format=text", {"expression": "many"}))
+        assert len(shown) < 470
+        assert "[100000 items]  (ref " in shown
+        assert len(said(session.post("/evaluate?format=text", {"expression": "text"}))) > 4000
+        shown = said(session.post("/evaluate?format=text", {"expression": "many[-1] / 0"}))
+        assert shown.splitlines() == ["raised ZeroDivisionError: division by zero"]
 
 
 def test_a_long_step_is_short_all_the_same(relay: Client, source: Callable[..., Source]) -> None:

@@ -176,6 +176,11 @@ def test_a_deadlock_in_one_call(hung: Callable[..., Session], how: str) -> None:
         text = session.get("/threads", locals="true", format="text").raw.decode()
         assert "deadlock: thread" in text
         assert max(map(len, text.split("\nthread"))) < 480, text
+        if how == "attach":
+            pid = told["one"]["pid"]
+            stacks = session.client.get(f"/processes/{pid}/stacks", format="text").raw.decode()
+            assert "pydevd" not in stacks
+            assert "of the debugger left out" in stacks
         # Nothing of the program ran for that.
         ran = session.post("/evaluate", {"expression": "ran", "thread_id": told["one"]["id"]}).ok()
         assert ran["result"] == "[]"
@@ -185,7 +190,13 @@ def test_a_deadlock_in_a_paused_program(hung: Callable[..., Session]) -> None:
     with hung("attach", spin=True) as session:
         session.post("/pause", {"wait": 10}).ok()
         told = check_look(session)
-        assert "live" not in told["spin"]
+        spin = told["spin"]
+        assert "live" not in spin
+        # Its frames have the numbers by which every other call knows them.
+        stack = session.get(f"/threads/{spin['id']}/stacktrace").ok()["frames"]
+        numbers = {frame["name"]: frame["id"] for frame in stack}
+        assert spin["frames"]
+        assert all(numbers[frame["name"]] == frame["id"] for frame in spin["frames"])
         check_frames(session, told)
         assert session.value("1 + 1") == "2"
 

@@ -62,9 +62,13 @@ class LiveThreads(object):
             if ident is None:
                 continue
             about[ident] = (self.probe.engine.dap_id(id), thread)
-            stacks[ident] = self.levels(current.get(ident), known)
-            if self.probe.engine.frames(id) is not None:
+            listed = self.probe.engine.frames(id)
+            if listed is None:
+                stacks[ident] = self.levels(_outwards(current.get(ident)), known)
+            else:
                 stopped.add(ident)
+                # On top of these are the functions by which the debugger holds the thread.
+                stacks[ident] = self.levels(listed, known, listed.frame_id_to_lineno)
         return about, stacks, stopped
 
     def waits(self):
@@ -80,14 +84,14 @@ class LiveThreads(object):
         native = native if type(native) is int else None
         row.update(thread=dap_id, stopped=is_stopped, native=native, wait=wait)
 
-    def levels(self, frame, known):
+    def levels(self, frames, known, lines=None):
         found = []
-        while frame is not None:
+        for frame in frames:
             path = self.probe.engine.visible(frame, known)
             if path is not None:
                 is_own = not is_library(frame.f_code.co_filename)
-                found.append(Level(frame, clean(path), len(found), is_own))
-            frame = frame.f_back
+                line = lines.get(id(frame)) if lines is not None else None
+                found.append(Level(frame, clean(path), len(found), is_own, line))
         return found
 
     def stack_row(self, stack, frames, most, every, view):
@@ -125,7 +129,7 @@ class LiveThreads(object):
         found = control.find(self.probe.engine, thread)
         if found is None:
             return None
-        stack = self.levels(running_frames.of_all().get(found[1].ident), {})
+        stack = self.levels(_outwards(running_frames.of_all().get(found[1].ident)), {})
         return stack[number] if number < len(stack) else None
 
     @running_frames.steady
@@ -212,13 +216,21 @@ class LiveThreads(object):
         return {"id": id, "value": view.row(clean(text)[:100], value)}
 
 
+def _outwards(frame):
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def live_view(width):
     return View("safe", width=width, depth=DEPTH, seconds=SECONDS, total=NODES)
 
 
 def is_made_by_tool(name):
-    """Whether a test runner or decorator has added the name: pytest's `@py_assert1`."""
-    return name.startswith("@") or not name.isprintable()
+    """Whether a test runner, a decorator or Python itself has added the name: pytest's
+    `@py_assert1`, the `.0` of a generator expression.
+    """
+    return name.startswith(("@", ".")) or not name.isprintable()
 
 
 def entry_at(value, number, place):

@@ -47,7 +47,7 @@ _WAITS = {
     ("socket", "accept"): ("connection", "self"),
     ("socketserver", "serve_forever"): ("connection", "self"),
     ("selectors", "select"): ("io", "self"),
-    ("asyncio.base_events", "run_forever"): ("event loop", "self"),
+    ("asyncio.base_events", "run_forever"): ("event loop", None),
     ("asyncio.locks", "acquire"): (None, "self"),
     ("asyncio.locks", "wait"): (None, "self"),
     ("asyncio.locks", "__aenter__"): (None, "self"),
@@ -74,8 +74,9 @@ _SLEEPS = ("sleep",)
 class Level(object):
     """One frame of a thread or task, with its place in the stack as callers count it."""
 
-    def __init__(self, frame, path, number, is_own):
+    def __init__(self, frame, path, number, is_own, line=None):
         self.frame, self.path, self.number, self.is_own = frame, path, number, is_own
+        self.line = line  # if it is not the frame's own
         self._values = None
 
     @property
@@ -87,7 +88,7 @@ class Level(object):
         return self._values
 
     def place(self):
-        return [self.frame.f_code.co_name, self.path, self.frame.f_lineno or 0]
+        return [self.frame.f_code.co_name, self.path, self.line or self.frame.f_lineno or 0]
 
 
 class Wait(object):
