@@ -1,6 +1,6 @@
 """The operations table as JSON, for clients that must start faster than the table can be imported.
 
-`supervisor/cli/client/operations.json` is its output: path and fields of each operation. The
+`supervisor/cli/client/operations.json` is its output: paths and fields of each operation. The
 command line calls operations by name and takes the help of its options from it. Run it as a module
 after a change of the operations table or of a model; a test compares its output with the file.
 """
@@ -32,7 +32,7 @@ def _row(row: Operation, document: _Node) -> _Node:
     node = document["paths"][row.path][row.verb.lower()]
     return {
         "verb": row.verb,
-        "path": row.path,
+        "paths": row.paths,
         "kind": row.kind,
         "words": node["summary"],
         "path_fields": path_variables(row.path),

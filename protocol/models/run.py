@@ -141,6 +141,7 @@ class RunReport(Result, kw_only=True):
     exception: RunException | None = None
     stop: Stop | None = None  # the first stop at one of `breakpoints`
     stops: int = 0  # how often the program stopped at what was asked for
+    never_hit: list[str] = []  # breakpoints that no line or function of the program has, and why
     # At the timeout: every thread's frames with their locals, and asyncio's pending tasks.
     threads: list[Thread] = []
     tasks: list[Task] = []

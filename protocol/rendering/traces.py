@@ -121,6 +121,7 @@ def run(report: RunReport) -> Iterator[Line]:
         yield _last_lines(output, _OUTPUT)
     if report.note:
         yield f"note: {report.note}"
+    yield from (f"warning: {short(words, 600)}" for words in report.never_hit)
     if report.trace is not None:
         yield from trace(report.trace)
     if report.exception is not None:

@@ -8,10 +8,12 @@ calls once a second, must not wait for what other commands need. The modules of 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import NamedTuple, NoReturn
 
@@ -69,6 +71,9 @@ WORDS = {
     "completion": Word(_SHELL, "commands.completing", "print a shell's part of the completion"),
 }  # fmt: skip
 
+# A full disk, a quota, a limit on files, a terminal that has gone.
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
 
 def main() -> NoReturn:
     """The command as a process, which ends here.
@@ -76,9 +81,23 @@ def main() -> NoReturn:
     All that must outlive it is written and closed by now, and the kernel takes the rest. If the
     interpreter freed each object of a relay first, that would take 45 ms.
     """
+    _open_standard_streams()
     code = exit_code(sys.argv[1:])
-    sys.stderr.flush()
+    with suppress(OSError):  # a full disk; there is nowhere to say so
+        sys.stderr.flush()
     os._exit(code)
+
+
+def _open_standard_streams() -> None:
+    """Opens those that the caller has closed on /dev/null: a socket must not become stdout."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "r" if number == 0 else "w"
+            file = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+            if file != number:
+                os.dup2(file, number)
+                os.close(file)
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
 
 
 def exit_code(argv: Sequence[str]) -> int:
@@ -93,6 +112,12 @@ def exit_code(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         # The reader of our output has gone; the interpreter's last flush must not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return FAILED
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.stderr.write(f"debug-relay: standard output cannot be written: {error.strerror}\n")
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

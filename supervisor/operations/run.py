@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import msgspec
@@ -118,6 +119,7 @@ class _OneRun:
         self._stops = 0
         self._ended_at_stop = False
         self._note: str | None = None
+        self._never_hit: list[str] = []  # breakpoints that cannot have been hit, and why
 
     @property
     def _left(self) -> float:
@@ -130,6 +132,7 @@ class _OneRun:
             await self._until_stopped()
             await self._record(self._params.trace)
         kept = await self._until_ended()
+        await self._look_for_functions()
         in_time = kept or self._ended_at_stop or self._status not in LIVE
         threads, tasks = (None, None) if in_time else await self._where()
         if not kept and self._status in LIVE:
@@ -152,6 +155,7 @@ class _OneRun:
             output=output,
             output_left_out=left_out,
             note=OUTPUT_WITHHELD if left_out and not may_read else self._note,
+            never_hit=self._never_hit,
             trace=self._trace,
             exception=self._exception,
             stop=self._stop,
@@ -176,7 +180,10 @@ class _OneRun:
         if params.breakpoints:
             specs = [self._placed(spec) for spec in params.breakpoints]
             batch = SetBreakpoints(session_id=self._id, breakpoints=specs)
-            await self._ask("set-breakpoints", batch, BreakpointsSet)
+            for point in (await self._ask("set-breakpoints", batch, BreakpointsSet)).breakpoints:
+                if not point.verified and point.function is None:
+                    said = filter(None, (point.message, point.suggestion))
+                    self._never_hit.append(f"{point.id}: {'. '.join(said)}")
         if params.exceptions is not None:
             asked = msgspec.structs.asdict(params.exceptions)
             if params.exceptions.condition is None:
@@ -288,6 +295,14 @@ class _OneRun:
                 return False  # the program's own `breakpoint()`
             self._stop = stop
         return True
+
+    async def _look_for_functions(self) -> None:
+        """Adds the function breakpoints whose function the program never had."""
+        if not self._params.breakpoints or self._status is not State.TERMINATED:
+            return
+        look = Snapshot(session_id=self._id, wait=0.01)
+        with suppress(RelayError):  # the worker has retired already
+            self._never_hit += (await self._ask("snapshot", look, StopReport)).never_found
 
     async def _until_stopped(self) -> None:
         while self._status in (State.RUNNING, State.LAUNCHING) and self._left:

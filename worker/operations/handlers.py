@@ -240,7 +240,11 @@ async def stacktrace(call: Call, params: i.Stacktrace) -> Struct:
     session.access.require("stacktrace", _PAUSED if params.thread_id is None else None)
     found = await session.views.stack(params.thread_id, params.start_frame, params.levels)
     if call.head.format in CONTENT_TYPES and params.frames == "own":
-        frames, folds = folded(found.frames, waits=found.live)
+        # Only a step or a breakpoint stops a thread in a library that matters; a pause finds it
+        # waiting there.
+        stop = session.stops.threads.of(found.thread_id)
+        waits = found.live or stop is None or stop.reason == "pause"
+        frames, folds = folded(found.frames, waits)
         return msgspec.structs.replace(found, frames=frames, folded=folds)
     return found
 

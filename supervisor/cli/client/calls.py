@@ -74,10 +74,15 @@ class _UnixConnection(http.client.HTTPConnection):
 
 @cache
 def operations() -> dict[str, Any]:
-    """Each operation's path and fields, by name."""
+    """Each operation's paths and fields, by name."""
     with open(os.path.join(os.path.dirname(__file__), "operations.json"), "rb") as file:
         found: dict[str, Any] = json.loads(file.read())
     return found
+
+
+def callable_operations() -> dict[str, Any]:
+    """The operations that answer one request with one reply."""
+    return {name: row for name, row in operations().items() if row["kind"] in ("json", "document")}
 
 
 class Relay:
@@ -121,6 +126,9 @@ class Relay:
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
             raise self._lost(error) from error
+        except KeyboardInterrupt:
+            self.close()  # the next call must not read this one's answer
+            raise
         reply = Reply(response.status, response.headers.get("Content-Type", ""), content)
         if reply.status >= 400 and not (name == "health" and reply.status == 503):
             raise Refused(reply)
@@ -137,7 +145,7 @@ class Relay:
         given = {key: value for key, value in fields.items() if value is not None}
         for key in row["path_fields"]:
             assert key in given, f"{name} needs {key}"
-        path = row["path"].format(
+        path = row["paths"][0].format(
             **{key: quote(str(given.pop(key)), safe="") for key in row["path_fields"]}
         )
         query = {"format": form} if form != "json" else {}
@@ -165,6 +173,9 @@ class Relay:
             is_closed = isinstance(error, ConnectionResetError | BrokenPipeError)
             if not (is_kept and is_closed and verb == "GET"):
                 raise lost from error
+        except KeyboardInterrupt:
+            self.close()
+            raise
         return self._send(verb, target, body, headers, seconds)
 
     def _connected(self, seconds: float) -> http.client.HTTPConnection:

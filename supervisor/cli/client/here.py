@@ -29,6 +29,7 @@ class Choose(Exception):
 class Here:
     def __init__(self, given: argparse.Namespace) -> None:
         self._given = given
+        self._asked: tuple[str, dict[str, Any]] | None = None  # the last call of the command
         self.as_json: bool = given.json
 
     def find_again(self) -> None:
@@ -91,9 +92,14 @@ class Here:
         found = self.relay.call("list-sessions", limit=_LISTED).data.get("items")
         return found or []
 
+    def status(self, id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.relay.call("session-status", session_id=id).data
+        return found
+
     def call(self, name: str, waiting: str = "", /, **fields: Any) -> Reply:
         """Calls an operation in the form that the command prints."""
         form = "json" if self.as_json else "text"
+        self._asked = name, fields
         with self.progress(waiting or name):
             return self.relay.call(name, form=form, **fields)
 
@@ -105,7 +111,8 @@ class Here:
         if self.as_json:
             sys.stdout.write(reply.body.decode())
         else:
-            terminal.print_text(terminal.painted(in_commands(reply.text.rstrip("\n"))))
+            text = in_commands(reply.text.rstrip("\n"), self._asked)
+            terminal.print_text(terminal.painted(text))
 
     def say(self, line: str) -> None:
         """Prints a line that the relay's answer lacks; `--json` prints answers alone."""

@@ -5,13 +5,31 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from debug_relay.supervisor.cli.client.calls import operations
 from debug_relay.supervisor.cli.exit_codes import MISUSED
 
 _TYPES: dict[str, Callable[[str], Any]] = {"integer": int, "number": float}
+
+
+class _Help(argparse.HelpFormatter):
+    """Wraps the description, but not the examples."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.split("\n\n")
+        fill = super()._fill_text
+        return "\n\n".join(
+            paragraph if "\n  " in paragraph else fill(paragraph, width, indent)
+            for paragraph in paragraphs
+        )
+
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        if action.nargs == argparse.REMAINDER:
+            return f"{action.metavar} …"
+        return super()._format_args(action, default_metavar)
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,6 +70,7 @@ class Command(NamedTuple):
     words: str = ""  # what the summary leaves out
     in_relay: bool = True  # whether it calls a relay, and has the options for that
     errors_on_stdout: bool = False
+    interrupted: str = ""  # Ctrl-C says that this becomes of the program
 
 
 def hint(word: str, known: Iterable[str], prog: str) -> str:
@@ -68,14 +87,31 @@ def parser_of(name: str, summary: str, command: Command) -> Parser:
         prog=f"debug-relay {name}",
         description=words,
         epilog=f"example:\n{lines}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.set_defaults(parser=parser)
     command.options(parser)
     if command.in_relay:
         _add_relay_options(parser)
+    parser.usage = " ".join([parser.prog, "[OPTION …]", *_positionals(parser)])
     return parser
+
+
+def _positionals(parser: Parser) -> Iterator[str]:
+    """The arguments that are no options; the help lists the options below."""
+    for action in parser._get_positional_actions():
+        name = str(action.metavar or "|".join(action.choices or [action.dest]))
+        if action.nargs == argparse.PARSER:
+            yield f"{name} …"
+        elif action.nargs == argparse.REMAINDER:
+            yield f"{name} [ARG …]"
+        elif action.nargs == "*" and not name.startswith("["):
+            yield f"[{name} …]"
+        elif action.nargs == "?":
+            yield f"[{name}]"
+        else:
+            yield name
 
 
 def _add_relay_options(parser: Parser) -> None:
@@ -95,21 +131,28 @@ def add_session(parser: Parser, many: bool = False) -> None:
     )
 
 
-def add_fields(parser: Parser, operation: str, *names: str, **other: str) -> None:
+def add_fields(
+    parser: Parser,
+    operation: str,
+    *names: str,
+    words: Mapping[str, str] = MappingProxyType({}),
+    **other: str,
+) -> None:
     """Options from fields of an operation: their type, choices and meaning are the table's.
 
-    `other` maps an option's name to the field: `python="python_path"` is `--python`.
+    `other` maps an option's name to the field: `python="python_path"` is `--python`. `words` says
+    what a field means here where the command does not pass on what is typed, or has a default.
     """
     known = operations()[operation]["fields"]
     for option, name in {**{name: name for name in names}, **other}.items():
         field = known[name]
         flag = "--" + option.replace("_", "-")
-        words = field.get("words", "").replace("%", "%%").replace("`", "")
+        said = words.get(name) or _as_help(field.get("words", ""))
         if field["type"] == "boolean":
-            parser.add_argument(flag, dest=name, action="store_true", default=None, help=words)
+            parser.add_argument(flag, dest=name, action="store_true", default=None, help=said)
         elif field["type"] == "list":
             parser.add_argument(
-                flag, dest=name, action="append", metavar="TEXT", help=f"{words} May be repeated."
+                flag, dest=name, action="append", metavar="TEXT", help=f"{said}; may be repeated"
             )
         else:
             parser.add_argument(
@@ -117,6 +160,16 @@ def add_fields(parser: Parser, operation: str, *names: str, **other: str) -> Non
                 dest=name,
                 type=_TYPES.get(field["type"], str),
                 choices=field.get("choices"),
-                metavar=None if "choices" in field else name.upper().rpartition("_")[2],
-                help=words,
+                metavar=None if "choices" in field else _metavar(name, field["type"]),
+                help=said,
             )
+
+
+def _metavar(name: str, type: str) -> str:
+    return "SECONDS" if type == "number" else name.upper().rpartition("_")[2]
+
+
+def _as_help(words: str) -> str:
+    """A sentence of the table as the help of an option."""
+    words = words.replace("%", "%%").replace("`", "").removesuffix(".")
+    return words[:1].lower() + words[1:] if words[1:2].islower() or words[1:2] == " " else words

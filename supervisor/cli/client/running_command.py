@@ -44,5 +44,6 @@ def run_command(name: str, summary: str, module: ModuleType, argv: list[str]) ->
             terminal.complain(refusal_text(refused), stream)
         return FAILED
     except KeyboardInterrupt:
-        terminal.complain(f"debug-relay {name}: interrupted; the program goes on")
+        more = f"; {command.interrupted}" if command.interrupted else ""
+        terminal.complain(f"debug-relay {name}: interrupted{more}")
         return INTERRUPTED

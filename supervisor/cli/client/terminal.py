@@ -18,6 +18,7 @@ BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 _PROGRESS_AFTER_SECONDS = 1.0  # A shorter wait shows nothing.
 _PROGRESS_EACH_SECONDS = 0.5  # The progress that is shown is no older.
 _NARROWEST = 40  # Columns of a terminal that says that it has fewer.
+_NARROWEST_COLUMN = 24  # Text is not wrapped into less; the terminal breaks it then.
 _STATUS_COLOURS = {"paused": YELLOW, "running": GREEN, "failed": RED, "terminated": DIM}
 # The forms of the relay's text answers: `protocol/rendering/`.
 _PAINTED = (
@@ -87,10 +88,13 @@ def complain(text: str, stream: TextIO | None = None) -> None:
     stream.flush()
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> Iterator[str]:
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "", wrap: bool = False
+) -> Iterator[str]:
     """Lines of aligned columns; those whose heads stand in `right` are aligned there.
 
-    On a terminal the last column is cut at the edge, so that a row stays one line.
+    On a terminal the last column ends at the edge: it is cut, so that a row stays one line, or with
+    `wrap` continues below itself.
     """
     rows = [[harmless(cell).replace("\n", "\\n") for cell in row] for row in rows]
     # A column in which no row has anything says nothing.
@@ -103,8 +107,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -
             for n in used
         ]
         line = "  ".join(cells).rstrip()
+        rest: list[str] = []
         if columns and len(line) > columns:
-            line = line[: columns - 1] + "…"
+            start = sum(widths[n] + 2 for n in used[:-1])
+            if wrap and columns - start >= _NARROWEST_COLUMN:
+                line, *rest = _wrapped(line, start, columns)
+            elif not wrap:
+                line = line[: columns - 1] + "…"
         if number == 0:
             yield paint(line, BOLD)
         else:
@@ -112,13 +121,24 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -
             for word, colour in words.items():
                 line = line.replace(word, paint(word, colour), 1)
             yield line
+        yield from rest
+
+
+def _wrapped(line: str, start: int, columns: int) -> list[str]:
+    """The line, broken at blanks; what follows its first line begins at column `start`."""
+    from textwrap import wrap
+
+    pieces = wrap(line[start:], columns - start) or [""]
+    return [line[:start] + pieces[0], *(" " * start + piece for piece in pieces[1:])]
 
 
 def _columns() -> int:
+    """The terminal's width: COLUMNS comes first, as everywhere, and some terminals have no size."""
     try:
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns, _NARROWEST)
-    except OSError:
-        return 0
+        said = int(os.environ.get("COLUMNS") or 0)
+        return max(said or os.get_terminal_size(sys.stdout.fileno()).columns or 80, _NARROWEST)
+    except (OSError, ValueError):
+        return 80
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from debug_relay.supervisor.cli.commands import places
 
 def _options(parser: Parser) -> None:
     parser.add_argument(
-        "words", nargs="*", metavar="[SESSION] PLACE", help="FILE:LINE, FILE:TEXT or a function"
+        "words", nargs="*", metavar="[SESSION] [PLACE]", help="FILE:LINE, FILE:TEXT or a function"
     )
     parser.add_argument("--if", dest="condition", metavar="EXPRESSION", help="stop only if true")
     parser.add_argument("--hits", metavar="N", help="stop only at these hits: 5, >=5, %%5")

@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 from debug_relay.supervisor.cli.client.address import Misused
-from debug_relay.supervisor.cli.client.calls import operations
+from debug_relay.supervisor.cli.client.calls import callable_operations
 from debug_relay.supervisor.cli.client.here import Here
 from debug_relay.supervisor.cli.client.parser import Command, Parser, hint
 from debug_relay.supervisor.cli.client.terminal import print_text, table
@@ -24,15 +24,12 @@ def _options(parser: Parser) -> None:
     parser.add_argument("--fields", action="store_true", help="list what the operation takes")
 
 
-def callable_operations() -> dict[str, Any]:
-    """The operations that answer one request with one reply."""
-    return {name: row for name, row in operations().items() if row["kind"] in ("json", "document")}
-
-
 def _call(here: Here, given: Namespace) -> int:
     known = callable_operations()
     if given.operation is None:
-        for line in table(["OPERATION", "WORDS"], [[name, known[name]["words"]] for name in known]):
+        for line in table(
+            ["OPERATION", "WORDS"], [[name, known[name]["words"]] for name in known], wrap=True
+        ):
             print_text(line)
         return OK
     if given.operation not in known:
@@ -99,7 +96,11 @@ def _field_lines(fields: dict[str, Any]) -> list[str]:
          " or ".join(map(str, field["choices"])) if "choices" in field else field.get("words", "")]
         for name, field in fields.items()
     ]  # fmt: skip
-    return list(table(["FIELD", "TYPE", "DEFAULT", "MEANING"], rows)) if rows else ["no fields"]
+    return (
+        list(table(["FIELD", "TYPE", "DEFAULT", "MEANING"], rows, wrap=True))
+        if rows
+        else ["no fields"]
+    )
 
 
 COMMANDS = {

@@ -15,7 +15,6 @@ from itertools import pairwise
 from debug_relay.supervisor.cli.client import address, calls
 from debug_relay.supervisor.cli.client.here import shown_name
 from debug_relay.supervisor.cli.client.parser import Command, Parser, parser_of
-from debug_relay.supervisor.cli.commands.calling import callable_operations
 from debug_relay.supervisor.cli.exit_codes import OK
 
 _ASK_SECONDS = 3.0  # How long a Tab waits for the relay.
@@ -158,9 +157,9 @@ def _values(
         yield from _processes(before)
     elif action.dest == "operation":
         if first:
-            yield from ((name, row["words"]) for name, row in callable_operations().items())
+            yield from ((name, row["words"]) for name, row in calls.callable_operations().items())
     elif action.dest == "words":
-        if first or before[0] in callable_operations():
+        if first or before[0] in calls.callable_operations():
             yield from _sessions(before)
         yield "", ""
     elif action.dest in _OF_FILES:

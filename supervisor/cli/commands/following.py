@@ -305,5 +305,6 @@ COMMANDS = {
         _logs,
         "debug-relay logs shop --tail 20",
         "What the program printed, as it printed it: stderr goes to stderr.",
+        interrupted="the program goes on",
     ),
 }

@@ -42,11 +42,6 @@ def _process_lines(items: list[dict[str, Any]], given: Namespace) -> list[str]:
             continue
         if given.match and given.match not in command:
             continue
-        state = "attachable"
-        if item.get("debugged_by"):
-            state = f"debugged by {item['debugged_by']}"
-        elif not item.get("attachable"):
-            state = f"no: {item.get('reason') or item.get('code')}"
         rows.append(
             [
                 str(item["pid"]),
@@ -54,27 +49,39 @@ def _process_lines(items: list[dict[str, Any]], given: Namespace) -> list[str]:
                 item.get("python_version") or "?",
                 _age(item["start_time"]),
                 ",".join(map(str, item.get("listening_ports") or ())),
+                _attachable(item),
                 _short(command),
-                state,
             ]
         )
     if not rows:
         return [
             "no Python process" + (f" has {given.match!r} in its command line" * bool(given.match))
         ]
-    head = ["PID", "USER", "PYTHON", "AGE", "PORTS", "COMMAND", "ATTACH"]
-    return [*table(head, rows, right="PID AGE"), *_advice(items, rows)]
+    head = ["PID", "USER", "PYTHON", "AGE", "PORTS", "ATTACH", "COMMAND"]
+    return [*table(head, rows, right="PID AGE"), *_reasons(items, rows)]
 
 
-def _advice(items: list[dict[str, Any]], rows: list[list[str]]) -> list[str]:
-    """How to mend what keeps the shown processes from being attached to, each way once."""
+def _attachable(item: dict[str, Any]) -> str:
+    if item.get("debugged_by"):
+        return str(item["debugged_by"])
+    if item.get("attachable"):
+        return f"yes, {item['greenlets']}" if item.get("greenlets") else "yes"
+    return "no: " + str(item.get("code", "?")).removeprefix("ATTACH_").replace("_", " ").lower()
+
+
+def _reasons(items: list[dict[str, Any]], rows: list[list[str]]) -> list[str]:
+    """Why the shown processes cannot be attached to, and what mends it: each way once."""
     shown = {row[0] for row in rows}
-    ways = {
-        item["suggestion"]: item["pid"]
-        for item in reversed(items)
-        if not item.get("attachable") and item.get("suggestion") and str(item["pid"]) in shown
-    }
-    return [f"{pid}: {in_commands(way)}" for way, pid in reversed(ways.items())]
+    ways: dict[str, list[dict[str, Any]]] = {}
+    for item in items:
+        if str(item["pid"]) in shown and not (item.get("attachable") or item.get("debugged_by")):
+            ways.setdefault(item.get("suggestion") or "", []).append(item)
+    lines = []
+    for way, those in ways.items():
+        others = f" (and {len(those) - 1} more)" if len(those) > 1 else ""
+        lines.append(f"{those[0]['pid']}: {those[0].get('reason')}{others}")
+        lines += [f"  → {in_commands(way)}"] if way else []
+    return ["", *lines] if lines else []
 
 
 def _age(start_time: float) -> str:
@@ -93,7 +100,9 @@ def _short(text: str) -> str:
 
 
 def _sessions_options(parser: Parser) -> None:
-    add_fields(parser, "list-sessions", "status", "label")
+    add_fields(parser, "list-sessions", "status", "label", words={
+        "status": "only those in this state", "label": "only those with this KEY=VALUE",
+    })  # fmt: skip
     parser.add_argument("-q", "--quiet", action="store_true", help="print the names alone")
 
 
@@ -136,7 +145,16 @@ def _status(here: Here, given: Namespace) -> int:
 def _rm_options(parser: Parser) -> None:
     add_session(parser, many=True)
     parser.add_argument("--ended", action="store_true", help="all sessions that have ended")
-    add_fields(parser, "delete-session", "force", terminate="terminate_debuggee")
+    parser.add_argument(
+        "--force", action="store_true", default=None, help="kill the program: do not let it end"
+    )
+    parser.add_argument(
+        "--terminate",
+        dest="terminate_debuggee",
+        action="store_true",
+        default=None,
+        help="end the program too if the session has attached to it",
+    )
 
 
 def _rm(here: Here, given: Namespace) -> int:

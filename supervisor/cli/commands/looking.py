@@ -3,41 +3,69 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from contextlib import suppress
 
+from debug_relay.supervisor.cli.client.calls import Refused
 from debug_relay.supervisor.cli.client.here import Here
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields, add_session
 
 
 def _where_options(parser: Parser) -> None:
     add_session(parser)
-    add_fields(parser, "stacktrace", thread="thread_id")
-    parser.add_argument("-n", "--frames", type=int, default=20, help="how many frames; default: 20")
+    _thread_option(parser)
+    parser.add_argument(
+        "-n", "--frames", type=int, default=20, metavar="N", help="how many frames; default: 20"
+    )
 
 
 def _where(here: Here, given: Namespace) -> int:
     id = here.session(given.session)
-    here.show(
-        here.call("stacktrace", session_id=id, thread_id=given.thread_id, levels=given.frames)
-    )
+    try:
+        here.show(
+            here.call("stacktrace", session_id=id, thread_id=given.thread_id, levels=given.frames)
+        )
+    except Refused:
+        # A program that runs, or hangs, is where its threads are.
+        if given.thread_id is not None or here.status(id)["status"] != "running":
+            raise
+        here.show(here.call("threads", session_id=id, locals=True))
     return 0
 
 
 def _locals_options(parser: Parser) -> None:
     add_session(parser)
-    parser.add_argument(
-        "-f",
-        "--frame",
-        type=int,
-        default=0,
-        metavar="N",
-        help="as `where` numbers them; default: 0",
-    )
-    add_fields(parser, "frame-variables", thread="thread_id")
+    _frame_option(parser)
+    _thread_option(parser)
+
+
+def _frame_option(parser: Parser) -> None:
+    words = "in this frame, as `where` numbers them; default: the one whose source a stop shows"
+    parser.add_argument("-f", "--frame", type=int, metavar="N", help=words)
+
+
+def _thread_option(parser: Parser) -> None:
+    words = "of this thread, as `debug-relay call threads` numbers them; it may run"
+    parser.add_argument("--thread", dest="thread_id", type=int, metavar="N", help=words)
+
+
+def _frame(here: Here, id: str, given: Namespace) -> int:
+    """The frame that is meant. A pause may find a thread waiting in a library: the stop shows the
+    frame of the program that has called it, and so that one is meant.
+    """
+    if given.frame is not None or given.thread_id is not None:
+        return int(given.frame or 0)
+    with suppress(Refused):
+        if here.status(id).get("stop_reason") == "pause":
+            report = here.relay.call(
+                "snapshot", session_id=id, frames=0, locals=0, source_lines=0, output_bytes=0
+            ).data
+            return int((report.get("stop") or {}).get("frame_id") or 0)
+    return 0
 
 
 def _locals(here: Here, given: Namespace) -> int:
     id = here.session(given.session)
-    fields = {"frame_id": given.frame, "thread_id": given.thread_id}
+    fields = {"frame_id": _frame(here, id, given), "thread_id": given.thread_id}
     here.show(here.call("frame-variables", session_id=id, **fields))
     return 0
 
@@ -46,23 +74,23 @@ def _eval_options(parser: Parser) -> None:
     parser.add_argument(
         "words", nargs="+", metavar="[SESSION] EXPRESSION", help="the expression as one argument"
     )
-    parser.add_argument("-f", "--frame", type=int, metavar="N", help="evaluate in this frame")
+    _frame_option(parser)
     parser.add_argument("-x", "--exec", action="store_true", help="run statements instead")
-    add_fields(parser, "evaluate", thread="thread_id")
+    _thread_option(parser)
     add_fields(parser, "evaluate", "timeout")
 
 
 def _eval(here: Here, given: Namespace) -> int:
     if len(given.words) > 2:
         given.parser.error("give SESSION and EXPRESSION; quote an expression that has blanks")
-    named = given.words[0] if len(given.words) == 2 else None
+    id = here.session(given.words[0] if len(given.words) == 2 else None)
     reply = here.call(
         "evaluate",
         "evaluating",
-        session_id=here.session(named),
+        session_id=id,
         expression=given.words[-1],
         context="repl" if given.exec else None,
-        frame_id=given.frame,
+        frame_id=_frame(here, id, given),
         thread_id=given.thread_id,
         timeout=given.timeout,
     )
@@ -72,8 +100,9 @@ def _eval(here: Here, given: Namespace) -> int:
 
 
 COMMANDS = {
-    "where": Command(_where_options, _where, "debug-relay where shop", "The source of the "
-                     "innermost frame is shown, with an arrow at the line that runs next."),
+    "where": Command(_where_options, _where, "debug-relay where shop", "The source of the first "
+                     "frame is shown, with an arrow at the line that runs next. Of a program that "
+                     "runs, or hangs, each thread is shown, and what it waits for."),
     "locals": Command(_locals_options, _locals, "debug-relay locals shop\n"
                       "debug-relay locals shop --frame 1"),
     "eval": Command(_eval_options, _eval, "debug-relay eval shop 'amount + price'\n"

@@ -15,6 +15,22 @@ from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields
 from debug_relay.supervisor.cli.commands import places, python_program
 
 _LAUNCH_SECONDS = 10.0  # How long `launch` waits for the first stop by default.
+# What fields of a launch mean in a shell.
+WORDS_HERE = {
+    "cwd": "the working directory; default: this one",
+    "venv": "a venv or conda prefix, which is activated; default: the one that is active here, "
+    "else .venv or venv of the working directory",
+    "python_path": "the interpreter: a path, or a name on PATH; no venv is activated then",
+    "env_file": "a file of NAME=value lines, as shells and dotenv write them; --env overrides it",
+}
+_WORDS = {
+    "stop_on_entry": "stop at the first line outside the standard library and installed packages",
+    "just_my_code": "do not step into libraries",
+    "wait": "how long to wait for the first stop or the end; default: 10 for a launch, 0 for an "
+    "attach",
+    "adapter": "what debugs the program: debugpy for Python, the others for native programs",
+    "repr": "safe runs none of the program's code to show a value",
+}
 
 
 def _add_session_options(parser: Parser) -> None:
@@ -51,11 +67,13 @@ def command_of(given: Namespace) -> list[str]:
 def _launch_options(parser: Parser) -> None:
     add_program(parser)
     _add_session_options(parser)
-    add_fields(parser, "launch", "cwd", "venv", "env_file", python="python_path")
+    add_fields(parser, "launch", "cwd", "venv", "env_file", python="python_path", words=WORDS_HERE)
     parser.add_argument("-e", "--env", action="append", metavar="NAME[=VALUE]", help="set a "
                         "variable; without a value it is taken from here")  # fmt: skip
-    add_fields(parser, "launch", "stop_on_entry", "just_my_code", "debug_subprocesses", "wait")
-    add_fields(parser, "launch", "adapter")
+    add_fields(
+        parser, "launch", "stop_on_entry", "just_my_code", "debug_subprocesses", "wait", "adapter",
+        words=_WORDS,
+    )  # fmt: skip
     parser.add_argument("--at-once", action="store_true", help="do not hold a native program until "
                         "its debugger connects")  # fmt: skip
     parser.add_argument(
@@ -128,7 +146,9 @@ def _attach_options(parser: Parser) -> None:
     parser.add_argument("target", metavar="PID", help="a process as `ps` lists it, or HOST:PORT "
                         "where debugpy listens")  # fmt: skip
     _add_session_options(parser)
-    add_fields(parser, "attach", "tree", "redirect_output", "repr", "just_my_code", "wait")
+    add_fields(
+        parser, "attach", "tree", "redirect_output", "repr", "just_my_code", "wait", words=_WORDS
+    )
 
 
 def _attach(here: Here, given: Namespace) -> int:
@@ -203,6 +223,7 @@ COMMANDS = {
         "Options stand before the program, what follows it are the program's. It runs here, with "
         "the virtual environment that is active here, and what the relay has in its environment. "
         "A compiled program for gdb or lldb: --adapter gdbserver ./server.",
+        interrupted="the program is ended",
     ),
     "attach": Command(
         _attach_options,
@@ -210,5 +231,6 @@ COMMANDS = {
         "debug-relay attach 4242",
         "Attaching does not stop the process; debug-relay pause does. When the session is removed "
         "the process goes on as it was before.",
+        interrupted="the process goes on as it was before",
     ),
 }

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from debug_relay.supervisor.cli.client.calls import operations
 from debug_relay.supervisor.cli.client.here import Here
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields, add_session
 
 # A person wants to see the next stop, and the prompt again when it does not come.
 _CONTINUE_SECONDS = 10.0
+_THREADS = {"continue": "resume this thread alone", "pause": "pause this thread alone"}
+_STEPS = "the thread that steps; default: the one whose stop is shown"
 
 
 def _drive(operation: str, doing: str, wait: float | None = None) -> Command:
     def options(parser: Parser) -> None:
         add_session(parser)
-        add_fields(parser, operation, thread="thread_id")
-        add_fields(parser, operation, "wait")
+        seconds = operations()[operation]["fields"]["wait"]["default"] if wait is None else wait
+        words = {
+            "thread_id": f"{_THREADS.get(operation, _STEPS)}; debug-relay call threads lists them",
+            "wait": f"how long to wait for the next stop or the end; default: {seconds:g}",
+        }
+        add_fields(parser, operation, "wait", words=words, thread="thread_id")
 
     def run(here: Here, given: Namespace) -> int:
         reply = here.call(
@@ -30,7 +37,9 @@ def _drive(operation: str, doing: str, wait: float | None = None) -> Command:
         return 0
 
     word = {"step-into": "step", "step-over": "next", "step-out": "out"}.get(operation, operation)
-    return Command(options, run, f"debug-relay {word} shop", _WORDS[word])
+    return Command(
+        options, run, f"debug-relay {word} shop", _WORDS[word], interrupted="the program goes on"
+    )
 
 
 _WORDS = {

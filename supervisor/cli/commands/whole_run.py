@@ -5,33 +5,53 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 from debug_relay.supervisor.cli.client import terminal
 from debug_relay.supervisor.cli.client.here import Here
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields
 from debug_relay.supervisor.cli.commands import places, python_program
-from debug_relay.supervisor.cli.commands.programs import add_program, command_of, environment
+from debug_relay.supervisor.cli.commands.programs import (
+    WORDS_HERE,
+    add_program,
+    command_of,
+    environment,
+)
 from debug_relay.supervisor.cli.exit_codes import FAILED, OK
 
 # The variables that belong to this shell and to this command.
 _NOT_PASSED = ("_", "SHLVL", "OLDPWD", "PWD")
 _TEST_RUNNERS = ("pytest", "py.test", "unittest")
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "<frozen ")
+# A shell waits for ever and shows everything; the relay has bounds.
+_SECONDS = 300.0  # The longest run that the relay allows.
+_OUTPUT_BYTES = 10_000_000  # The most output that the relay reports.
+_DEFINED = ("module", "function", "type", "builtin_function_or_method")
 _MOST_LOCALS = 12  # Local variables of one frame of a crash.
 _VALUE_CHARACTERS = 100  # One value in a crash report on a terminal.
 
 
 def _options(parser: Parser) -> None:
     add_program(parser)
-    add_fields(parser, "run", "cwd", "venv", "env_file", python="python_path")
+    add_fields(parser, "run", "cwd", "venv", "env_file", python="python_path", words=WORDS_HERE)
     parser.add_argument("-e", "--env", action="append", metavar="NAME=VALUE", help="set a variable")
-    add_fields(parser, "run", "timeout", "just_my_code", keep="keep_on_exception")
+    add_fields(
+        parser, "run", "timeout", "just_my_code", keep="keep_on_exception", words={
+            "timeout": f"the program is ended after this time; default, and at most: {_SECONDS:g}",
+            "keep_on_exception": "keep the program, stopped at the exception",
+        },
+    )  # fmt: skip
     parser.add_argument(
         "--raised",
         action="store_true",
         help="report the first raised exception, also one that the program handles",
+    )
+    parser.add_argument(
+        "-b",
+        "--break",
+        dest="breaks",
+        action="append",
+        metavar="PLACE",
+        help="show the first stop at FILE:LINE, or at a function, and run on; may be repeated",
     )
     parser.add_argument(
         "-t",
@@ -61,8 +81,11 @@ def _run(here: Here, given: Namespace) -> int:
         "env": {**env, **(environment(given.env) or {})},
         "just_my_code": given.just_my_code,
         "keep_on_exception": given.keep_on_exception,
-        "timeout": given.timeout,
-        **_exceptions(program, given.raised),
+        "timeout": _SECONDS if given.timeout is None else given.timeout,
+        "output_bytes": _OUTPUT_BYTES,
+        "on_stop": "continue",
+        "exceptions": _exceptions(program, given.raised),
+        "breakpoints": [places.breakpoint_at(text) for text in given.breaks or ()] or None,
         "trace": {"at": [_trace_at(text, given) for text in given.trace]} if given.trace else None,
         **program,
     }
@@ -79,16 +102,14 @@ def _run(here: Here, given: Namespace) -> int:
     return OK if ended_well else FAILED
 
 
-def _exceptions(program: dict[str, Any], raised: bool) -> dict[str, Any]:
+def _exceptions(program: dict[str, Any], raised: bool) -> dict[str, Any] | None:
     """The exceptions that are reported beside an uncaught one. A test runner handles those of a
     test that fails, so there it is the ones that leave the test's own code.
     """
     if raised:
-        return {"exceptions": {"filters": ["raised", "uncaught"]}, "on_stop": "continue"}
+        return {"filters": ["raised", "uncaught"]}
     name = program.get("module") or os.path.basename(program.get("script", ""))
-    if name in _TEST_RUNNERS:
-        return {"exceptions": {"filters": ["user_unhandled", "uncaught"]}, "on_stop": "continue"}
-    return {}
+    return {"filters": ["user_unhandled", "uncaught"]} if name in _TEST_RUNNERS else None
 
 
 def _trace_at(text: str, given: Namespace) -> dict[str, Any]:
@@ -106,6 +127,9 @@ def _explain(report: dict[str, Any]) -> None:
         lines.append(f"({report['output_left_out']} bytes at the beginning are left out)")
     if trace := report.get("trace"):
         lines += _rows(trace)
+    if stop := report.get("stop"):
+        lines += _stop(stop, report.get("stops", 1))
+    lines += report.get("never_hit") or ()
     if crash := report.get("exception"):
         lines += _crash(crash)
     if threads := report.get("threads"):
@@ -131,6 +155,8 @@ def _ending(report: dict[str, Any]) -> str:
     if report.get("signal"):
         how = f"killed by {report['signal']}"
     reason = report.get("end_reason")
+    if reason == "timeout":
+        return "it was ended: the time was up"
     return f"{how}" + (f" ({reason})" if reason not in (None, "target_exited") else "")
 
 
@@ -152,17 +178,54 @@ def _crash(crash: dict[str, Any]) -> list[str]:
     """The exception, then its frames, the innermost first, each with its line and its locals."""
     message = terminal.harmless(crash.get("message", ""))
     lines = ["", _red(f"{crash['type']}: {message}" if message else crash["type"])]
-    for frame in _own(crash.get("frames") or [], lines):
-        lines.append(_bold(f"  {frame['path']}:{frame['line']} in {frame['name']}"))
-        if source := _source_line(frame["path"], frame["line"]):
-            lines.append(_yellow(f"  → {source}"))
-        known = [one for one in frame.get("locals") or [] if not one["name"].startswith("@")]
-        shown = known[:_MOST_LOCALS]
-        lines += [f"      {one['name']} = {_short(one.get('value', ''))}" for one in shown]
-        left = len(known) - len(shown) + frame.get("locals_left_out", 0)
-        lines += [f"      … {left} more"] if left else []
-    hidden = crash["total_frames"] - len(crash.get("frames") or ())
-    return [*lines, f"  … {hidden} more frames", ""] if hidden else [*lines, ""]
+    return lines + _frames(crash.get("frames") or [], crash) + [""]
+
+
+def _stop(stop: dict[str, Any], stops: int) -> list[str]:
+    """The first stop at a breakpoint of the command line."""
+    times = f", the first of {stops}" if stops > 1 else ""
+    top, *callers = (
+        {**frame, "path": frame["source"]["path"]} for frame in stop.get("frames") or ()
+    )
+    left_out = stop.get("total_locals", 0) - len(stop.get("locals") or ())
+    top |= {"locals": stop.get("locals"), "locals_left_out": left_out}
+    hit = ", ".join(stop.get("hit_breakpoints") or ())
+    return ["", _yellow(f"stop at {hit}{times}"), *_frames([top, *callers], stop), ""]
+
+
+def _frames(frames: list[dict[str, Any]], whole: dict[str, Any]) -> list[str]:
+    """The user's frames; others in a row are one line, where they are."""
+    lines: list[str] = []
+    folds = list(whole.get("folded") or ())
+    for frame in frames:
+        while folds and folds[0]["first"] < frame.get("id", 0):
+            lines.append(_folded(folds.pop(0)))
+        lines += _frame(frame)
+    lines += [_folded(fold) for fold in folds]
+    shown = len(frames) + sum(fold["count"] for fold in whole.get("folded") or ())
+    hidden = whole.get("total_frames", shown) - shown
+    return lines + [f"  … {hidden} more frames"] * (hidden > 0)
+
+
+def _folded(fold: dict[str, Any]) -> str:
+    return f"  … {fold['count']} frame{'s' * (fold['count'] > 1)} of {', '.join(fold['libraries'])}"
+
+
+def _frame(frame: dict[str, Any]) -> list[str]:
+    """The frame's place, its line, and its variables without what a module only defines."""
+    lines = [_bold(f"  {frame['path']}:{frame['line']} in {frame['name']}")]
+    if source := _source_line(frame["path"], frame["line"]):
+        lines.append(_yellow(f"  → {source}"))
+    known = [
+        one
+        for one in frame.get("locals") or ()
+        if frame["name"] != "<module>" or one.get("type") not in _DEFINED
+    ]
+    lines += [
+        f"      {one['name']} = {_short(one.get('value', ''))}" for one in known[:_MOST_LOCALS]
+    ]
+    left = max(len(known) - _MOST_LOCALS, 0) + frame.get("locals_left_out", 0)
+    return lines + [f"      … {left} more"] * (left > 0)
 
 
 def _thread(thread: dict[str, Any]) -> list[str]:
@@ -182,22 +245,6 @@ def _thread(thread: dict[str, Any]) -> list[str]:
             for one in (frame.get("locals") or [])[:_MOST_LOCALS]
         ]
     return lines
-
-
-def _own(frames: list[dict[str, Any]], lines: list[str]) -> Iterator[dict[str, Any]]:
-    """The frames that are the user's; others in a row are one line. All are, where none is."""
-    is_library = [any(part in frame["path"] for part in _LIBRARIES) for frame in frames]
-    folded = 0
-    for frame, of_library in zip(frames, is_library, strict=True):
-        if of_library and not all(is_library):
-            folded += 1
-            continue
-        if folded:
-            lines.append(f"  … {folded} frames of libraries")
-            folded = 0
-        yield frame
-    if folded:
-        lines.append(f"  … {folded} frames of libraries")
 
 
 def _source_line(path: str, number: int) -> str | None:
@@ -234,10 +281,12 @@ COMMANDS = {
         _options,
         _run,
         "debug-relay run -- python -c 'print(6 * 7)'\n"
+        "debug-relay run --break shop.py:4 -- shop.py\n"
         "debug-relay run --trace shop.py:4=price,amount -- shop.py",
         "The program runs to its end as it would in this shell, with its environment. If an "
         "exception ends it, or a test fails, the stack is shown with the variables of each frame. "
         "If the time is over, each thread is shown, and what it waits for. The exit code is "
-        "0 if the program's is. --keep keeps the program, stopped at the exception.",
+        "0 if the program's is. To look around at a breakpoint: debug-relay launch --break.",
+        interrupted="the program is ended",
     )
 }

@@ -77,30 +77,47 @@ def test_programs_as_a_shell_names_them(shell: Shell, relay: Client):
 def test_a_running_process(shell: Shell, start: Callable[..., Running]):
     running = start(
         """
-        import time
+        import selectors
 
+        here = 7
+        sel = selectors.PollSelector()
         print("up", flush=True)
         while True:
-            time.sleep(0.05)  # @wait
+            sel.select(0.05)
         """
     )
     listed = shell.ok("ps", str(running.program))
     head, row = listed.splitlines()[:2]
-    assert head.split() == ["PID", "USER", "PYTHON", "AGE", "COMMAND", "ATTACH"]
-    assert row.split()[0] == str(running.pid)
-    assert row.endswith("attachable")
-    # One that cannot be attached to stands there with the reason, and below with the way out.
+    assert head.split() == ["PID", "USER", "PYTHON", "AGE", "ATTACH", "COMMAND"]
+    assert (row.split()[0], row.split()[4]) == (str(running.pid), "yes")
+    # One that cannot be attached to stands there with the reason, and below with the way out; on a
+    # narrow terminal too.
     os.kill(running.pid, signal.SIGSTOP)
     try:
         listed = shell.ok("ps", str(running.program))
-        assert f"no: Process {running.pid} is stopped by a signal" in listed
-        assert f"{running.pid}: kill -CONT {running.pid} resumes it" in listed
+        assert "no: stopped" in listed
+        assert f"{running.pid}: Process {running.pid} is stopped by a signal" in listed
+        narrow = shell.terminal("ps", str(running.program), COLUMNS="40")
+        assert narrow.end() == 0
+        assert "no: stopped" in narrow.shown
+        assert f"→ kill -CONT {running.pid} resumes it" in narrow.shown
     finally:
         os.kill(running.pid, signal.SIGCONT)
     assert "running" in shell.ok("attach", str(running.pid))
-    assert "debugged by sess_" in shell.ok("ps", str(running.program))
+    assert "sess_" in shell.ok("ps", str(running.program))
+    # A program that runs is where its threads are.
+    where = shell.ok("where")
+    assert where.startswith("thread 1 MainThread: waits for")
+    assert f"<module> at {running.program}:7\n     here = 7" in where
+    # A pause finds it in a library: what is looked at is the program's own frame, as the stop is
+    # shown.
     assert "paused (pause" in shell.ok("pause", f"pid-{running.pid}")
-    assert "time.sleep" in shell.ok("where")
+    where = shell.ok("where").splitlines()
+    assert where[1].startswith("… 1 frame of selectors")
+    assert "→" in next(line for line in where if "sel.select" in line)
+    assert shell.ok("eval", "here") == "int = 7\n"
+    assert "here: int = 7" in shell.ok("locals")
+    assert "not defined" in shell.run("eval", "--frame", "0", "here").stdout
     shell.ok("rm")
     assert running.process.poll() is None
     assert "ATTACH_NO_SUCH_PROCESS" in shell.refused(1, "attach", "4194304")

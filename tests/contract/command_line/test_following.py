@@ -72,7 +72,7 @@ def test_events_and_logs_of_a_run(shell: Shell, relay: Client):
     assert json.loads(shell.ok("logs", "--json").splitlines()[0])["output"].startswith("line 0")
     # `events -f` ends with the session, and says so with where it has come to.
     *events, last = shell.ok("events", "short", "-f", "--types", "session,terminated").splitlines()
-    ended = r"^[\d:.]+ short \d+ terminated exit code 0, target_exited$"
+    ended = r"^[\d:.]+ short \d+ terminated exit code 0, target exited$"
     assert re.search(ended, "\n".join(events), re.MULTILINE)
     end = re.fullmatch(r"end: the session has ended \(sess_\w+ terminated\); cursor (\S+)", last)
     assert end

@@ -55,7 +55,12 @@ def test_run(shell: Shell, relay: Client):
     assert raised.startswith("AssertionError: assert 1 == 2")
     assert place == f"  {shell.folder}/test_it.py:3 in test_it"
     assert (line, value) == ("  → assert found == 2", "      found = 1")
-    assert re.search(r"^  … \d+ more frames$", done.stderr, re.M)  # those of pytest
+    # The frames of libraries are one line, where they are: behind it, the command itself.
+    assert re.search(
+        r"^  … \d+ frames of pytest, pluggy\n  \S+/bin/pytest:\d+ in <module>\n  → [^\n]*\n\n",
+        done.stderr,
+        re.M,
+    )
     # Whatever keeps it from its end.
     code = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()\n"
     (shell.folder / "stuck.py").write_text(code)
@@ -67,6 +72,15 @@ def test_run(shell: Shell, relay: Client):
     done = shell.run("run", "--trace", "shop.py:4=price, amount", "--", "shop.py")
     assert done.returncode == 0
     assert done.stderr.splitlines()[2].split()[1:] == ["2", "price", "=", "-3", "amount", "=", "5"]
+    # At a breakpoint, of which the first stop is shown; or why there was none.
+    done = shell.run("run", "-b", "shop.py:+= price", "-b", "shop.py:6", "-b", "tootal", "shop.py")
+    assert (done.returncode, done.stdout) == (0, "total: 6\n")
+    assert "is no place" not in done.stderr
+    place = f"{shell.folder}/shop.py"
+    assert f"stop at bp_1, the first of 3\n  {place}:4 in total\n" in done.stderr
+    assert "      price = 5\n" in done.stderr
+    assert f"  {place}:7 in <module>\n  → print(" in done.stderr
+    assert "bp_3: the program has ended, and never had a function tootal. Probably" in done.stderr
     # Kept at its exception.
     done = shell.run("run", "--keep", "crash.py")
     assert done.returncode == 1

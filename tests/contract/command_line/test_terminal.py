@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 from tests.kit.client import Client
-from tests.kit.command import Shell
+from tests.kit.command import COMMAND, SECONDS, Shell
+from tests.kit.relay import eventually
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[mK]")
 
@@ -25,9 +27,21 @@ def test_colour_progress_and_width(shell: Shell, relay: Client):
     assert refused.end() == 1
     assert "\x1b[1;31merror SESSION_NOT_FOUND:\x1b[0m" in refused.shown
     assert "debug-relay sessions" in refused.shown
-    # A table is cut at the edge of the terminal, which has 80 columns unless it says otherwise.
-    listed = shell.terminal("ps", "--all", COLUMNS="80")
-    assert listed.end() == 0
+    # A table ends at the edge of the terminal: rows are cut, and where each word counts, wrapped.
+    for width in (40, 80, 200):
+        listed = shell.terminal("call", "launch", "--fields", COLUMNS=str(width))
+        assert listed.end() == 0
+        rows = ESCAPES.sub("", listed.shown).splitlines()
+        assert max(map(len, rows)) <= width or width == 40
+        assert " interpreter" in listed.shown
+        listed = shell.terminal("ps", "--all", COLUMNS=str(width))
+        assert listed.end() == 0
+        # Reasons follow behind a blank line, and progress may be before.
+        rows = ESCAPES.sub("", listed.shown).replace("\r\n", "\n").rpartition("\r")[2]
+        assert max(map(len, rows.partition("\n\n")[0].splitlines())) <= width
+    shown = shell.terminal("rm", "--help", COLUMNS="60")
+    assert shown.end() == 0
+    assert max(map(len, shown.shown.splitlines())) <= 60
     # A command typed on a terminal is a person's, and took the free lease; a pipe is no person.
     (item,) = relay.get("/sessions").ok()["items"]
     lease = relay.get(f"/sessions/{item['session_id']}").ok()["lease"]
@@ -49,3 +63,36 @@ def test_what_a_program_says_cannot_move_the_cursor(shell: Shell):
     shown = shell.terminal("status", "evil")
     assert shown.end() == 0
     assert "\x1b[2J" not in shown.shown
+
+
+def test_stdout_that_takes_nothing(shell: Shell):
+    """Closed, on a full disk: one line says so, and a socket never becomes standard output."""
+    for closed, code, said in (
+        (">&-", 0, ""),
+        (
+            ">/dev/full",
+            1,
+            "debug-relay: standard output cannot be written: No space left on device\n",
+        ),
+    ):
+        for argv in ("sessions", "--help", "events", "wait --timeout 0.1"):
+            done = subprocess.run(
+                ["bash", "-c", f'"$@" {argv} {closed}', "bash", *COMMAND],
+                env=shell.env, stderr=subprocess.PIPE, timeout=SECONDS, text=True, check=False,
+            )  # fmt: skip
+            assert (done.returncode, done.stderr) == (
+                2 if argv.startswith("wait") and not code else code, said
+            )  # fmt: skip
+
+
+def test_ctrl_c_leaves_nothing_behind(shell: Shell, relay: Client):
+    """A launch and a run that are interrupted have ended their programs when they say so."""
+    for word in ("launch", "run"):
+        (shell.folder / "up").unlink(missing_ok=True)
+        code = "import os, time; open('up', 'w').write(str(os.getpid())); time.sleep(600)"
+        terminal = shell.terminal(word, "-c", code)
+        eventually((shell.folder / "up").exists)
+        terminal.type("\x03")
+        assert terminal.end() == 130
+        assert f"debug-relay {word}: interrupted; the program is ended" in terminal.shown
+        eventually(lambda: not relay.get("/sessions").ok()["items"])
