@@ -7,7 +7,8 @@ when the error is answered.
 
 from __future__ import annotations
 
-from debug_relay.protocol.operations import OPERATIONS, path_variables
+from debug_relay.protocol.operation_row import path_variables
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX
 
 

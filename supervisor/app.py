@@ -34,11 +34,16 @@ from debug_relay.supervisor.http.listener import Listener
 from debug_relay.supervisor.http.router import Router
 from debug_relay.supervisor.log import Log, LogOutput
 from debug_relay.supervisor.mcp.over_http import Mcp
+from debug_relay.supervisor.operations.admission import Admission
+from debug_relay.supervisor.operations.call_records import CallRecords
 from debug_relay.supervisor.operations.dispatch import Dispatch
-from debug_relay.supervisor.operations.handlers import Handlers, RelayFacts
+from debug_relay.supervisor.operations.handlers import Handlers
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
 from debug_relay.supervisor.operations.metrics import Metrics
+from debug_relay.supervisor.operations.output_handlers import OutputHandlers
+from debug_relay.supervisor.operations.relay_handlers import RelayFacts, RelayHandlers
+from debug_relay.supervisor.operations.session_handlers import SessionHandlers
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.processes.listening_ports import port_holder
 from debug_relay.supervisor.processes.listing import Processes
@@ -157,15 +162,17 @@ class _Relay:
         worker_calls = WorkerCalls(registry, processes)
         metrics = Metrics(refused.totals)
         dispatch = Dispatch(
-            guard,
             registry,
-            Handlers(registry, processes, worker_calls, facts, config, metrics, guard.tickets),
+            Admission(guard, registry),
+            Handlers(
+                RelayHandlers(registry, facts, config, metrics, guard.tickets),
+                SessionHandlers(registry, processes, worker_calls),
+                OutputHandlers(registry),
+            ),
             worker_calls,
             kept,
+            CallRecords(audit, refused, metrics),
             str(self._directories.log_file),
-            audit,
-            refused,
-            metrics,
         )
         router = Router(OPERATIONS, API_PREFIX)
         streams, mcp = Streams(dispatch), Mcp(dispatch)

@@ -12,7 +12,8 @@ import sys
 from typing import Any
 
 from debug_relay.protocol.docs.openapi import openapi
-from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
+from debug_relay.protocol.operation_row import Operation, path_variables
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX, VERSION
 
 _Node = dict[str, Any]

@@ -26,7 +26,8 @@ from debug_relay.protocol.docs.examples import (
 )
 from debug_relay.protocol.errors import COMMON, COMMON_SESSION, ERRORS, Code
 from debug_relay.protocol.models.fields import Result, Time
-from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
+from debug_relay.protocol.operation_row import Operation, path_variables
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import ANY, State
 
 _Node = dict[str, Any]

@@ -14,7 +14,8 @@ from typing import Any, Final
 from debug_relay.protocol.docs.examples import MEDIA
 from debug_relay.protocol.docs.openapi import openapi
 from debug_relay.protocol.errors import COMMON, COMMON_SESSION, ERRORS, Code
-from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.operation_row import Operation
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX, VERSION
 
 _Node = dict[str, Any]

@@ -19,7 +19,8 @@ from typing import Final
 from debug_relay.protocol.calls import filled
 from debug_relay.protocol.docs.examples import EXAMPLES, PATH_VALUES
 from debug_relay.protocol.docs.reference import reference
-from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.operation_row import Operation
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX
 
 CONTENT_TYPE: Final = "text/html; charset=utf-8"

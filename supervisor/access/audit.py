@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.models.blueprint import given_fields
 from debug_relay.protocol.models.fields import Params
-from debug_relay.protocol.operations import Operation
+from debug_relay.protocol.operation_row import Operation
 from debug_relay.protocol.secrets import HIDDEN, looks_secret, masked_arguments
 from debug_relay.protocol.wire.envelope import timestamp_of
 from debug_relay.supervisor.log import LineWriter, Log, RotatingFile, in_json, redact

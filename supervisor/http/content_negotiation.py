@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.supervisor.operations.dispatch import Format
+from debug_relay.supervisor.operations.request import Format
 
 _NAMES: Final[Mapping[str, Format]] = {"json": "json", "text": "text", "markdown": "markdown"}
 _TYPES: Final[Mapping[str, Format]] = {

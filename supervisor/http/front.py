@@ -26,8 +26,9 @@ from debug_relay.supervisor.http.connection import is_over_unix, remote_address,
 from debug_relay.supervisor.http.content_negotiation import wanted
 from debug_relay.supervisor.http.reply import Reply
 from debug_relay.supervisor.http.router import BROKEN_ESCAPE, Router
-from debug_relay.supervisor.operations.dispatch import Dispatch, Request
-from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.operations.answers import Finished
+from debug_relay.supervisor.operations.dispatch import Dispatch
+from debug_relay.supervisor.operations.request import Request
 from debug_relay.supervisor.page.document import (
     CONTENT_TYPE,
     DOORSTEP,

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
+from debug_relay.protocol.operation_row import Operation, path_variables
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.supervisor.http.path_guess import meant, segments_of
 
 # These are served without the prefix too, where browsers and other programs look for them.

@@ -22,8 +22,8 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.validation.json_body import parse_json
 from debug_relay.supervisor.mcp.calls import Calls, Form
-from debug_relay.supervisor.operations.dispatch import Dispatch, Request
-from debug_relay.supervisor.operations.requests import fill
+from debug_relay.supervisor.operations.dispatch import Dispatch
+from debug_relay.supervisor.operations.request import Request, fill
 
 if TYPE_CHECKING:  # the extra [mcp]
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

@@ -19,11 +19,11 @@ from typing import Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.supervisor.operations.answers import Finished
 from debug_relay.supervisor.operations.idempotency_store import (
     KEPT_SECONDS,
     MOST_BYTES,
     MOST_REPLIES,
-    Finished,
     KeptReplies,
     KeptReply,
 )

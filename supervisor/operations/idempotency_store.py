@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded, write_whole
 from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.operations.answers import Finished
 from debug_relay.supervisor.storage.json_files import set_aside
 
 _log: Final = Log(__name__)
@@ -25,15 +26,6 @@ KEPT_SECONDS: Final = 600.0  # A reply is kept for repetitions of its request th
 MOST_REPLIES: Final = 1000  # Replies that are kept at one time.
 MOST_BYTES: Final = 16 * 1024 * 1024  # Bodies of all kept replies together.
 _LARGEST_FILE_BYTES: Final = 3 * MOST_BYTES  # The file of kept replies, before it is rewritten.
-
-
-class Finished(Struct):
-    """A reply as bytes, ready to be sent any number of times."""
-
-    status: int
-    body: bytes
-    content_type: str = "application/json; charset=utf-8"
-    headers: dict[str, str] = {}
 
 
 class KeptReply(Struct, array_like=True):

@@ -17,7 +17,7 @@ from debug_relay.protocol.rendering import text
 from debug_relay.protocol.rendering.results import render_json
 from debug_relay.protocol.wire import envelope
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.operations.answers import Finished
 
 _log: Final = Log(__name__)
 # A reply that an earlier version kept as text is shown up to this length.

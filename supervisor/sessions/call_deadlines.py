@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from debug_relay.protocol.models.fields import Params
-from debug_relay.protocol.operations import Operation
+from debug_relay.protocol.operation_row import Operation
 from debug_relay.supervisor.config.settings import Dap
 
 # The worker needs this time to word its own refusal when its debugger is late.

@@ -110,6 +110,12 @@ class Registry:
             )
         raise no_such_session(id, list(self.sessions))
 
+    def used(self, id: str) -> Session:
+        """The session; this call of it counts as use, so it does not expire."""
+        session = self.get(id)
+        session.touch()
+        return session
+
     def id_of(self, address: str) -> str:
         """The id of the session that a path names by its id, or by a name that only it has."""
         if address in self.sessions or _ADDRESS.fullmatch(address) is None:

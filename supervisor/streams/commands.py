@@ -14,13 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.operation_row import Operation
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.validation.json_body import parse_json
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.supervisor.operations.dispatch import Dispatch, Request
-from debug_relay.supervisor.operations.idempotency_store import Finished
-from debug_relay.supervisor.operations.requests import fill
+from debug_relay.supervisor.operations.answers import Finished
+from debug_relay.supervisor.operations.dispatch import Dispatch
+from debug_relay.supervisor.operations.request import Request, fill
 from debug_relay.supervisor.streams import forms
 from debug_relay.supervisor.streams.stream import Stream
 

@@ -18,8 +18,9 @@ from debug_relay.protocol.models.sessions import key_id
 from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.version import VERSION
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.supervisor.operations.dispatch import Dispatch, Opened, Request
-from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.operations.answers import Finished
+from debug_relay.supervisor.operations.dispatch import Dispatch, Opened
+from debug_relay.supervisor.operations.request import Request
 from debug_relay.supervisor.output import batches
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.streams import forms

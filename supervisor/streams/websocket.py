@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from debug_relay.supervisor.access.tickets import TICKET_PREFIX
-from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.operations.answers import Finished
 from debug_relay.supervisor.streams import forms
 from debug_relay.supervisor.streams.commands import Commands
 from debug_relay.supervisor.streams.stream import End, Patience, Reason, Stream

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.operations import Operation
+from debug_relay.protocol.operation_row import Operation
 from tests.kit.typed import decoded, operation_of
 
 _CALLS = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) (/api/v1/[^\s;,?]*[\w}])")

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import inspect as kinds
 
 from debug_relay.protocol.models.fields import Params
-from debug_relay.protocol.operations import path_variables
+from debug_relay.protocol.operation_row import path_variables
 
 # What a body may have, and a little less: the names and the brackets between count as well.
 BYTES = 10 * 1024 * 1024 - 64 * 1024

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.operation_row import Operation
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.http.router import Router
 

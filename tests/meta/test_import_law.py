@@ -20,6 +20,7 @@ LAW = {
         version errors state scopes secrets system
         wire
         models
+        operation_row
         operations
         calls
         refusals trace_pages

@@ -8,13 +8,8 @@ import pytest
 
 from debug_relay.protocol.errors import COMMON, COMMON_SESSION, ERRORS, Code
 from debug_relay.protocol.models.fields import Params, Result, SessionParams
-from debug_relay.protocol.operations import (
-    END_SESSION,
-    OPERATIONS,
-    Operation,
-    _table,
-    path_variables,
-)
+from debug_relay.protocol.operation_row import Operation, path_variables
+from debug_relay.protocol.operations import END_SESSION, OPERATIONS, _table
 from debug_relay.protocol.refusals import decode_error
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.state import ANY

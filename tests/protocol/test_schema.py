@@ -15,7 +15,8 @@ from debug_relay.protocol.docs.examples import EXAMPLES, GROUPS, MEDIA, PATH_VAL
 from debug_relay.protocol.errors import ERRORS, Code
 from debug_relay.protocol.models import relay as server
 from debug_relay.protocol.models.fields import Result
-from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
+from debug_relay.protocol.operation_row import Operation, path_variables
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.validation.params import convert
 from tests.kit.typed import decoded
 

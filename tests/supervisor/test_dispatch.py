@@ -26,11 +26,18 @@ from debug_relay.supervisor.app import _debugpy
 from debug_relay.supervisor.config.layers import load
 from debug_relay.supervisor.config.runtime import RuntimeConfig
 from debug_relay.supervisor.config.settings import Dap
-from debug_relay.supervisor.operations.dispatch import Dispatch, Finished, Request
-from debug_relay.supervisor.operations.handlers import Handlers, RelayFacts
+from debug_relay.supervisor.operations.admission import Admission
+from debug_relay.supervisor.operations.answers import Finished
+from debug_relay.supervisor.operations.call_records import CallRecords
+from debug_relay.supervisor.operations.dispatch import Dispatch
+from debug_relay.supervisor.operations.handlers import Handlers
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
 from debug_relay.supervisor.operations.metrics import Metrics
+from debug_relay.supervisor.operations.output_handlers import OutputHandlers
+from debug_relay.supervisor.operations.relay_handlers import RelayFacts, RelayHandlers
+from debug_relay.supervisor.operations.request import Request
+from debug_relay.supervisor.operations.session_handlers import SessionHandlers
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.sessions import call_deadlines
@@ -104,15 +111,17 @@ async def dispatch(data_dir: Path) -> AsyncIterator[tuple[Dispatch, TokensFile]]
     metrics = Metrics(refused.totals)
     guard = Guard(own_uid=os.getuid(), tokens=Tokens(tokens))
     made = Dispatch(
-        guard,
         registry,
-        Handlers(registry, processes, worker_calls, facts, config, metrics, guard.tickets),
+        Admission(guard, registry),
+        Handlers(
+            RelayHandlers(registry, facts, config, metrics, guard.tickets),
+            SessionHandlers(registry, processes, worker_calls),
+            OutputHandlers(registry),
+        ),
         worker_calls,
         Idempotency(KeptReplies(directories.kept_replies), registry.background),
+        CallRecords(audit, refused, metrics),
         str(directories.log_file),
-        audit,
-        refused,
-        metrics,
     )
     try:
         yield made, tokens

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.operations import OPERATIONS, path_variables
+from debug_relay.protocol.operation_row import path_variables
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.http.router import ROOT_OPERATIONS, Router
 

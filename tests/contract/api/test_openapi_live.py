@@ -12,7 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from debug_relay.protocol.docs.examples import EXAMPLES, PATH_VALUES
-from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.operation_row import Operation
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.http.router import Router
 from tests.contract.attach.test_attach_port import Listening

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from debug_relay.protocol.docs.openapi import openapi
 from debug_relay.protocol.errors import Code
-from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.operation_row import Operation
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import VERSION
 from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually
