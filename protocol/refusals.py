@@ -240,11 +240,7 @@ def decode_error(raw: bytes) -> RelayError:
     body = msgspec.json.decode(raw)
     details = dict(body["details"])
     suggestion = details.pop("suggestion", None)
-    try:
-        code = Code(body["code"])
-    except ValueError:
-        code = Code.INTERNAL_ERROR  # a worker of another version may have codes that we lack
-    return RelayError(code, body["message"], suggestion, **details)
+    return RelayError(Code(body["code"]), body["message"], suggestion, **details)
 
 
 def no_such_session(session_id: str, known: list[str]) -> RelayError:

@@ -10,7 +10,6 @@ from debug_relay.protocol.errors import COMMON, COMMON_SESSION, ERRORS, Code
 from debug_relay.protocol.models.fields import Params, Result, SessionParams
 from debug_relay.protocol.operation_row import Operation, path_variables
 from debug_relay.protocol.operations import END_SESSION, OPERATIONS, _table
-from debug_relay.protocol.refusals import decode_error
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.state import ANY
 
@@ -87,14 +86,6 @@ def test_every_code_has_its_words():
         assert 400 <= row.status <= 599, code
         assert row.meaning.endswith("."), code
         assert row.suggestion.endswith("."), code
-
-
-def test_a_worker_of_another_version_may_send_codes_that_we_lack():
-    error = decode_error(
-        b'{"code": "FROM_ELSEWHERE", "message": "No", "details": {"suggestion": "Wait."}}'
-    )
-    assert (error.code, error.message) == (Code.INTERNAL_ERROR, "No")
-    assert error.details == {"suggestion": "Wait."}
 
 
 class Undocumented(Params, kw_only=True):
