@@ -61,7 +61,20 @@ async def carry(
         if place is None:
             trouble = await _through_stdio(far)
             return FAILED if trouble else OK
+        if await _refused(far):
+            return FAILED
         return await _listen(far, place, anyone)
+
+
+async def _refused(far: _Far) -> str:
+    """Why the relay does not give us this session's tunnel. It opens one that carries nothing, so
+    that a wrong name, address or token is told at once and not to the first debugger.
+    """
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return await _through(far, _Nobody(), _Nobody())
+    except TimeoutError:
+        return _complain(f"the session does not answer within {_CONNECT_SECONDS:g} s")
 
 
 # -- the near end
@@ -95,7 +108,8 @@ async def _listen(far: _Far, place: tuple[str, int], anyone: bool) -> int:
         terminal.complain(f"debug-relay tunnel: cannot listen on {place[0]}:{place[1]}: {error}")
         return FAILED
     host, port = server.sockets[0].getsockname()[:2]
-    sys.stdout.write(f"listening on {host}:{port}\n")
+    shown = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"listening on {shown}:{port}\n")
     sys.stdout.flush()
     try:
         await over.wait()
@@ -142,6 +156,22 @@ class _Writer(Protocol):
     async def drain(self) -> None: ...
 
     def write_eof(self) -> None: ...
+
+
+class _Nobody:
+    """A debugger that leaves before it has said anything."""
+
+    async def read(self, most: int, /) -> bytes:
+        return b""
+
+    def write(self, data: bytes, /) -> None:
+        """Nothing is read."""
+
+    async def drain(self) -> None:
+        """Nothing waits."""
+
+    def write_eof(self) -> None:
+        """Nothing is open."""
 
 
 class _Stdin:

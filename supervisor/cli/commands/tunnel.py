@@ -46,7 +46,7 @@ def _place(text: str, any_user: bool) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise Misused(f"--listen {text}: the port is a number, as in --listen :1234")
+        raise Misused(f"--listen {text}: the port is a number up to 65535, as in --listen :1234")
     if host == "localhost":
         host = "127.0.0.1"
     try:

@@ -322,3 +322,14 @@ def test_how_the_command_refuses(relay: Client) -> None:
         with near(session) as end:
             end.process.send_signal(signal.SIGINT)
             assert end.process.wait(WITHIN) == 130
+        # What the relay refuses is told before anything listens.
+        at = ["--url", relay.url]
+        for words, reason in (
+            (["nosuch", "--listen", ":0", *at], "SESSION_NOT_FOUND"),
+            ([session.id, "--listen", ":0", "--url", "http://127.0.0.1:9"], "does not open"),
+        ):
+            done = subprocess.run(
+                [*COMMAND, "tunnel", *words], capture_output=True, text=True, timeout=WITHIN
+            )
+            assert (done.returncode, done.stdout) == (1, "")
+            assert reason in done.stderr
