@@ -200,7 +200,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Two Pythons a test, chosen by its name: one that traces and one that monitors. Where a test
     has several cases these are dealt out among all of them, one Python each; a slow one has
-    one, and so has one that asserts nothing that is the debugger's doing (`one_python`).
+    one, and so has one whose assertions hold alike for tracing and monitoring (`one_python`).
 
     All four of them run in every suite. `--every-python` is for the change that touches the probe.
     """

@@ -56,8 +56,9 @@ def measure(client: Client, program: Source, python: str) -> dict[str, tuple[flo
     found: dict[str, list[tuple[float, float]]] = {mode: [] for mode in MODES}
     for _ in range(ROUNDS):
         for mode in MODES:
-            said = _plain(program, python)
-            if mode != "plain":
+            if mode == "plain":
+                said = _plain(program, python)
+            else:
                 said = _debugged(client, program, python, watched=mode == "watched")
             inside, outside = said.split()
             found[mode].append((float(inside) * 1e6, float(outside) * 1e6))

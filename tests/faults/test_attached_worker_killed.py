@@ -35,11 +35,8 @@ def attached(relay: Relay, witness: Witness, mark: str | None) -> Session:
     return session
 
 
-@pytest.mark.parametrize("mark", [None, "main", "other"])
-def test_the_worker_is_killed(
-    relay: Client, shared_relay: Relay, witness: Witness, mark: str | None
-) -> None:
-    for _ in range(2):
+def test_the_worker_is_killed(relay: Client, shared_relay: Relay, witness: Witness) -> None:
+    for mark in (None, "main", "other"):
         session = attached(shared_relay, witness, mark)
         shared_relay.worker(session.id).kill()
         eventually(lambda one=session: one.status()["status"] == "failed")
@@ -48,12 +45,11 @@ def test_the_worker_is_killed(
         session.delete().ok()
 
 
-@pytest.mark.parametrize("mark", [None, "main"])
 def test_the_next_session_follows_at_once(
-    shared_relay: Relay, witness: Witness, mark: str | None
+    relay: Client, shared_relay: Relay, witness: Witness
 ) -> None:
     """While the program is still about to let the former one go."""
-    for _ in range(3):
+    for mark in (None, "main", None):
         session = attached(shared_relay, witness, mark)
         shared_relay.worker(session.id).kill()
         again = attached(shared_relay, witness, "main")
@@ -80,10 +76,19 @@ def test_the_worker_is_killed_while_it_evaluates(
 
 
 @pytest.mark.slow
-def test_supervisor_and_worker_are_killed(
-    own_relay: Callable[..., Relay], witness: Witness
-) -> None:
+def test_the_relay_stops_or_is_killed(own_relay: Callable[..., Relay], witness: Witness) -> None:
     relay = own_relay()
+    session = attached(relay, witness, "main")
+    relay.kill()
+    # The next relay finds it.
+    relay.start()
+    session = Session(relay.client, session.id)
+    assert session.status()["status"] == "paused"
+    assert "beat" in session.locals()
+    session.post("/detach").ok()
+    witness.is_free()
+    session.delete().ok()
+
     session = attached(relay, witness, "main")
     worker = relay.worker(session.id)
     relay.kill()
@@ -92,22 +97,7 @@ def test_supervisor_and_worker_are_killed(
     worker.kill()
     witness.is_free()
 
-
-@pytest.mark.slow
-def test_the_next_supervisor_finds_it(own_relay: Callable[..., Relay], witness: Witness) -> None:
-    relay = own_relay()
-    session = attached(relay, witness, "main")
-    relay.kill()
     relay.start()
-    session = Session(relay.client, session.id)
-    assert session.status()["status"] == "paused"
-    assert "beat" in session.locals()
-    session.post("/detach").ok()
-    witness.is_free()
-
-
-def test_the_relay_stops(own_relay: Callable[..., Relay], witness: Witness) -> None:
-    relay = own_relay()
     attached(relay, witness, "main")
     assert relay.stop() == 0
     witness.is_free()

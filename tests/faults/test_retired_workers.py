@@ -252,7 +252,7 @@ def test_what_a_program_leaves_running_ends_with_the_worker(
 def test_workers_do_not_outnumber_the_sessions_that_may_be_open(
     own_relay: Callable[..., Relay], source: Write
 ) -> None:
-    """40 ended sessions: plain ones and of each kind that gives its worker something to do."""
+    """20 ended sessions: plain ones and of each kind that gives its worker something to do."""
     relay = own_relay(env={"OPENCODE_DEBUG_MAX_SESSIONS": "4"})
     leaver, loop = source(LEAVER), source(TRACED, "traced.py")
     hung = relay.client.session()
@@ -275,7 +275,7 @@ def test_workers_do_not_outnumber_the_sessions_that_may_be_open(
         return session
 
     with ThreadPoolExecutor(4) as pool:
-        sessions = list(pool.map(run, range(40)))
+        sessions = list(pool.map(run, range(20)))
     assert most <= 4 + 4
     # As many as may be open: even a worker that hangs gives its place to them.
     living = [relay.client.session() for _ in range(4)]

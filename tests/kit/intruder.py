@@ -47,7 +47,7 @@ def ports():
             if row[3] == "0A" and "socket:[%s]" % row[9] in inodes]
 
 held, said = [], 0
-while not select.select([sys.stdin], [], [], 0.002)[0]:
+while not select.select([sys.stdin], [], [], 0.01)[0]:
     try:
         found = ports()
     except OSError:

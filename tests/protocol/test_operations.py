@@ -12,9 +12,10 @@ from debug_relay.protocol.operation_row import Operation, path_variables
 from debug_relay.protocol.operations import END_SESSION, OPERATIONS, _table
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.state import ANY
+from tests.kit.cases import in_one_test
 
 ROWS = list(OPERATIONS.values())
-every_row = pytest.mark.parametrize("row", ROWS, ids=list(OPERATIONS))
+every_row = in_one_test(ROWS)
 
 
 @every_row

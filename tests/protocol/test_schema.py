@@ -7,7 +7,6 @@ import time
 from collections import Counter
 
 import msgspec
-import pytest
 from jsonschema import Draft202012Validator
 
 from debug_relay.protocol.docs import openapi as schema
@@ -18,6 +17,7 @@ from debug_relay.protocol.models.fields import Result
 from debug_relay.protocol.operation_row import Operation, path_variables
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.validation.params import convert
+from tests.kit.cases import in_one_test
 from tests.kit.typed import decoded
 
 URL = "http://127.0.0.1:5679/api/v1"
@@ -26,10 +26,8 @@ COMPONENTS = DOCUMENT["components"]
 ROUTES = [(row, path) for row in OPERATIONS.values() for path in row.paths]
 EXAMPLED = [row for row in OPERATIONS.values() if row.kind != "document"]
 
-each_route = pytest.mark.parametrize(
-    ("row", "path"), ROUTES, ids=[f"{row.verb} {path}" for row, path in ROUTES]
-)
-each_exampled = pytest.mark.parametrize("row", EXAMPLED, ids=lambda row: row.name)
+each_route = in_one_test(ROUTES)
+each_exampled = in_one_test(EXAMPLED)
 
 
 def node_of(row: Operation, path: str) -> dict:

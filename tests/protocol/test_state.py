@@ -20,6 +20,7 @@ from debug_relay.protocol.state import (
     mermaid,
     step,
 )
+from tests.kit.cases import in_one_test
 
 EVERY = list(itertools.product(State, Event))
 
@@ -47,7 +48,7 @@ LEGAL = {
 }
 
 
-@pytest.mark.parametrize(("state", "event"), EVERY)
+@in_one_test(EVERY)
 def test_every_state_with_every_event(state: State, event: Event):
     after = LEGAL.get((state.value, event.value))
     if after is not None:

@@ -29,6 +29,7 @@ from debug_relay.protocol.refusals import MOST_PROBLEMS
 from debug_relay.protocol.validation.json_body import DEEPEST, MOST_VALUES, parse_json
 from debug_relay.protocol.validation.params import convert, examine
 from debug_relay.protocol.wire.envelope import encode_json
+from tests.kit.cases import in_one_test
 
 
 class Inner(Params, kw_only=True):
@@ -306,7 +307,7 @@ def test_any_body_fits_or_names_what_is_wrong(body: dict):
     }
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@in_one_test(OPERATIONS)
 def test_every_operation_refuses_nonsense_helpfully(name: str):
     """Each field of each operation with a value that fits nowhere: all are named, none crashes."""
     params = OPERATIONS[name].params

@@ -14,6 +14,7 @@ from debug_relay.protocol.operation_row import path_variables
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.http.router import ROOT_OPERATIONS, Router
+from tests.kit.cases import in_one_test
 
 ROUTER = Router(OPERATIONS, API_PREFIX)
 ROUTES = [(op, path) for op in OPERATIONS.values() for path in op.paths if path != "/"]
@@ -25,7 +26,7 @@ def refusal(method: str, path: str) -> RelayError:
     return caught.value
 
 
-@pytest.mark.parametrize(("operation", "path"), ROUTES, ids=[f"{o.verb} {p}" for o, p in ROUTES])
+@in_one_test(ROUTES)
 def test_every_route_is_found(operation, path: str) -> None:
     values = {name: f"v-{name}" for name in path_variables(path)}
     filled = API_PREFIX + path.format(**values)

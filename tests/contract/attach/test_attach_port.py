@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,8 +15,9 @@ from tests.kit.listening import Listening, SlowTunnel, free_port
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
+# Its second thread only waits.
 PROGRAM = """
-    import sys, time
+    import threading, time
 
     def tick(n):
         doubled = n * 2  # @line
@@ -30,15 +30,27 @@ PROGRAM = """
             tick(n)
             time.sleep(0.01)
 
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
     main()
 """
+Target = tuple[Source, Listening]
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """One program that listens, for all who join it and leave it as it was."""
+    program = Source(tmp_path_factory.mktemp("listening") / "program.py", PROGRAM)
+    target = Listening(program.path)
+    yield program, target
+    assert target.process.poll() is None
+    target.end()
 
 
 @pytest.fixture
-def listening(source: Callable[..., Source]) -> Iterator[Callable[..., tuple[Source, Listening]]]:
+def listening(source: Callable[..., Source]) -> Iterator[Callable[[str], Target]]:
     started: list[Listening] = []
 
-    def start(text: str = PROGRAM) -> tuple[Source, Listening]:
+    def start(text: str) -> Target:
         program = source(text)
         started.append(Listening(program.path))
         return program, started[-1]
@@ -48,10 +60,8 @@ def listening(source: Callable[..., Source]) -> Iterator[Callable[..., tuple[Sou
         one.end()
 
 
-def test_join_break_look_and_leave(
-    relay: Client, listening: Callable[[], tuple[Source, Listening]]
-) -> None:
-    program, target = listening()
+def test_join_break_look_and_leave(relay: Client, joined: Target) -> None:
+    program, target = joined
     with relay.session() as session:
         attached = session.post("/attach", {"port": target.port}).ok()
         assert (attached["attached"], attached["status"]) == (True, "running")
@@ -73,13 +83,8 @@ def test_join_break_look_and_leave(
     assert target.process.poll() is None
 
 
-def test_a_second_thread_does_not_hold_up_the_first(
-    relay: Client, listening: Callable[..., tuple[Source, Listening]]
-) -> None:
-    begins = (
-        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
-    )
-    program, target = listening(f"{begins}\n{textwrap.dedent(PROGRAM)}")
+def test_a_second_thread_does_not_hold_up_the_first(relay: Client, joined: Target) -> None:
+    program, target = joined
     with relay.session() as session:
         session.break_at(program, program["line"])
         session.post("/attach", {"port": target.port, "wait": 10}).ok()
@@ -127,9 +132,7 @@ CHILDREN = """
 
 
 @pytest.mark.long
-def test_its_children_run_on_undebugged(
-    relay: Client, listening: Callable[..., tuple[Source, Listening]]
-) -> None:
+def test_its_children_run_on_undebugged(relay: Client, listening: Callable[[str], Target]) -> None:
     program, target = listening(CHILDREN)
     told = Path(f"{program.path}.rounds")
     assert eventually(told.exists, timeout=20)
@@ -143,20 +146,16 @@ def test_its_children_run_on_undebugged(
 
     with relay.session() as session:
         session.break_at(program, program["line"])
-        for _ in range(2):
-            session.post("/attach", {"port": target.port}).ok()
-            goes_on()
-            session.post("/detach").ok()
-            goes_on()
-    goes_on()
+        session.post("/attach", {"port": target.port}).ok()
+        goes_on()
+        session.post("/detach").ok()
+        goes_on()
     assert set(rounds()) == {"[7, 7, 7, 7]"}
     assert target.process.poll() is None
 
 
-def test_a_file_that_only_the_program_has(
-    relay: Client, listening: Callable[[], tuple[Source, Listening]]
-) -> None:
-    program, target = listening()
+def test_a_file_that_only_the_program_has(relay: Client, joined: Target) -> None:
+    program, target = joined
     nowhere = str(program.path.parent / "nowhere")
     mappings = [{"local": nowhere, "remote": str(program.path.parent)}]
     with relay.session() as session:
@@ -175,10 +174,8 @@ def test_a_file_that_only_the_program_has(
         assert (missing["verified"], missing["message"][:7]) == (False, "pending")
 
 
-def test_create_with_mode_attach(
-    relay: Client, listening: Callable[[], tuple[Source, Listening]]
-) -> None:
-    _, target = listening()
+def test_create_with_mode_attach(relay: Client, joined: Target) -> None:
+    _, target = joined
     created = relay.post("/sessions", {"mode": "attach", "port": target.port}).ok(201)
     assert created["status"] == "running"
     assert created["program"]["attached"] is True
@@ -186,8 +183,8 @@ def test_create_with_mode_attach(
     assert target.process.poll() is None
 
 
-def test_the_program_ends(relay: Client, listening: Callable[[], tuple[Source, Listening]]) -> None:
-    _, target = listening()
+def test_the_program_ends(relay: Client, listening: Callable[[str], Target]) -> None:
+    _, target = listening(PROGRAM)
     with relay.session() as session:
         session.post("/attach", {"port": target.port}).ok()
         target.end()
@@ -223,10 +220,8 @@ def test_nobody_listens(relay: Client) -> None:
         assert session.status()["status"] == "created"
 
 
-def test_through_a_tunnel_that_connects_late(
-    relay: Client, listening: Callable[[], tuple[Source, Listening]]
-) -> None:
-    program, target = listening()
+def test_through_a_tunnel_that_connects_late(relay: Client, joined: Target) -> None:
+    program, target = joined
     tunnel = SlowTunnel(target.port, 1.6)
     try:
         with relay.session() as session:
@@ -290,9 +285,9 @@ def test_others_that_listen_there(relay: Client, greeting: bytes, answer: bytes,
 def test_a_second_client_is_refused(
     relay: Client,
     own_relay: Callable[..., Relay],
-    listening: Callable[[], tuple[Source, Listening]],
+    joined: Target,
 ) -> None:
-    _, target = listening()
+    _, target = joined
     body = {"port": target.port, "connect_timeout": 5}
     with relay.session() as first, relay.session() as second:
         first.post("/attach", body).ok()

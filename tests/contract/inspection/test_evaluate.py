@@ -6,8 +6,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.kit.client import Client, Session
 from tests.kit.source import Source
+
+pytestmark = pytest.mark.one_python
 
 PROGRAM = """
     import time

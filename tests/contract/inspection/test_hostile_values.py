@@ -12,6 +12,8 @@ from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 HOSTILE = """
     import collections, dataclasses, enum, time
 

@@ -12,6 +12,8 @@ import pytest
 from tests.kit.client import Client, Session
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 PROGRAM = """
     import collections, json
 

@@ -9,6 +9,8 @@ import pytest
 from tests.kit.client import Client
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 PROGRAM = """
     import collections
 

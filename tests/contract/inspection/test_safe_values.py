@@ -13,6 +13,8 @@ from tests.kit.relay import eventually
 from tests.kit.running import Running
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 PROGRAM = """
     import collections, time
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.relay import eventually
 from tests.kit.running import Running
+
+pytestmark = pytest.mark.one_python
 
 PROGRAM = """
     import asyncio, concurrent.futures, multiprocessing, queue, threading, time
