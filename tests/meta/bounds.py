@@ -144,6 +144,7 @@ class Bound(NamedTuple):
         return f"{self.value:,}{unit}"
 
 
+@functools.cache
 def bounds() -> list[Bound]:
     """Every bound of the product, in the order of the modules."""
     found = []
