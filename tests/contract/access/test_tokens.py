@@ -34,7 +34,7 @@ def names(relay: Relay) -> list[str]:
 
 @pytest.fixture(scope="module")
 def shared_guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
-    relay = Relay(tmp_path_factory.mktemp("guarded") / "data").start()
+    relay = Relay(tmp_path_factory.mktemp("guarded") / "data", forked=True).start()
     yield relay
     assert relay.stop() == 0
     assert relay.workers() == []

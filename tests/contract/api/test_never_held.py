@@ -12,7 +12,7 @@ import pytest
 from debug_relay.protocol.docs.examples import PATH_VALUES
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.validation.json_body import MOST_VALUES
-from tests.kit.largest_bodies import bodies
+from tests.contract.api.largest_bodies import bodies
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 from tests.kit.watch import health_watched
@@ -56,7 +56,7 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
-    relay = Relay(tmp_path_factory.mktemp("watched") / "data").start()
+    relay = Relay(tmp_path_factory.mktemp("watched") / "data", forked=True).start()
     yield relay
     assert relay.stop() == 0
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from schemathesis import Case
     from schemathesis.schemas import APIOperation
 
-EXAMPLES = 5
+EXAMPLES = 3
 # No generated text is that long. schemathesis makes one expression of a bound and a pattern: with a
 # repetition of 131,072 that takes it seconds to compile, for each place where it occurs.
 LONGEST_BOUND = 10_000
@@ -101,7 +101,7 @@ class Target:
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     folder = tmp_path_factory.mktemp("schemathesis")
     many = {"OPENCODE_DEBUG_SESSIONS__MAX_SESSIONS": "60"}
-    relay = Relay(folder / "data", env=many).start()
+    relay = Relay(folder / "data", env=many, forked=True).start()
     try:
         yield Target(relay, Source(folder / "program.py", PROGRAM))
     finally:

@@ -13,6 +13,8 @@ from tests.kit.relay import eventually
 from tests.kit.running import Running
 from tests.kit.statements import python_path
 
+pytestmark = pytest.mark.one_python
+
 Start = Callable[..., Running]
 
 WAITS = "time.sleep(0.01)"

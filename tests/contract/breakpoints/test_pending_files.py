@@ -7,9 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.source import Source
+
+pytestmark = pytest.mark.one_python
 
 WAITER = """
     import sys

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.relay import eventually
 from tests.kit.source import Source
+
+pytestmark = pytest.mark.one_python
 
 Write = Callable[..., Source]
 LEDGER = """

@@ -9,6 +9,8 @@ import pytest
 from tests.kit.client import Client
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 
 def test_threads_that_come_to_a_breakpoint_at_once_are_shown_one_after_the_other(
     relay: Client, source: Callable[..., Source], python: str

@@ -12,6 +12,8 @@ from tests.kit.relay import eventually
 from tests.kit.running import Running
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 PROGRAM = """
     import concurrent.futures, queue, threading, time
 

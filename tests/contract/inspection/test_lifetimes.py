@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.kit.client import Client, Session
 from tests.kit.source import Source
+
+pytestmark = pytest.mark.one_python
 
 PROGRAM = """
     import gc, threading, time, weakref

@@ -11,6 +11,8 @@ from tests.kit.relay import eventually
 from tests.kit.running import Running
 from tests.kit.source import Source, has_monitoring, interpreters
 
+pytestmark = pytest.mark.one_python
+
 Write = Callable[..., Source]
 Start = Callable[..., Running]
 

@@ -96,7 +96,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def followed_relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
-    relay = Relay(tmp_path_factory.mktemp("page") / "data").start()
+    relay = Relay(tmp_path_factory.mktemp("page") / "data", forked=True).start()
     yield relay
     assert relay.stop() == 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.client import Client
 from tests.kit.source import Source
 from tests.kit.stdio_ide import Ide
 
@@ -71,10 +72,14 @@ def breakpoints(ide: Ide, file: str, folder: str) -> None:
 )
 @pytest.mark.one_python
 def test_flow(
-    flow: Callable[[Ide, str, str], None], text: str, python: str, source: Callable[..., Source]
+    flow: Callable[[Ide, str, str], None],
+    text: str,
+    python: str,
+    relay: Client,
+    source: Callable[..., Source],
 ):
     program = source(text, "test.py")
-    with Ide("--python", python) as ide:
+    with Ide("--url", relay.url, "--python", python) as ide:
         flow(ide, str(program.path), str(program.path.parent))
     assert ide.process.returncode == 0
     lines = "\n".join(ide.transcript).replace(str(program.path.parent), "/path/to") + "\n"

@@ -1,4 +1,7 @@
-"""Commands that cannot be done, lines that are no commands, and what a program may do to an IDE."""
+"""Commands that cannot be done, lines that are no commands, and what a program may do to an IDE.
+
+They use a relay that runs already; `test_stdio_ends.py` has those that start one of their own.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from tests.kit.source import Source
 from tests.kit.stdio_ide import Ide
 
 
-def test_what_goes_wrong_is_told_as_an_error_event(source: Callable[..., Source]):
+def test_what_goes_wrong_is_told_as_an_error_event(relay: Client, source: Callable[..., Source]):
     program = source("import time\nx = 1\n\nwhile x:\n    time.sleep(0.01)\nprint(x)\n")
     file = str(program.path)
-    with Ide() as ide:
+    with Ide("--url", relay.url) as ide:
         error = ide.ask("stepInto", "error")
         assert error == {"message": "Cannot step: not initialized", "command": "stepInto"}
         for line, message in (
@@ -76,11 +79,11 @@ divide(1)
 
 
 def test_an_uncaught_exception_is_an_error_event_and_takes_its_course(
-    source: Callable[..., Source],
+    relay: Client, source: Callable[..., Source]
 ):
     program = source(RAISES)
     file = str(program.path)
-    with Ide() as ide:
+    with Ide("--url", relay.url) as ide:
         ide.ask("initialize", "initialized", file=file)
         ide.ask("setBreakpoint", "breakpointSet", file=file, line=4)
         ide.ask("start", "started", "stopped")
@@ -91,7 +94,7 @@ def test_an_uncaught_exception_is_an_error_event_and_takes_its_course(
         assert error["location"] == {"file": file, "line": 3, "column": 14}
         assert ide.until("exited") == {"exitCode": 1}
     # The program's input is empty: it does not wait for what no command can send.
-    with Ide("--", "x") as ide:
+    with Ide("--url", relay.url, "--", "x") as ide:
         ide.ask("initialize", "initialized", file=file)
         ide.ask("start", "started", "stopped")
         ide.send("continue")
@@ -99,9 +102,9 @@ def test_an_uncaught_exception_is_an_error_event_and_takes_its_course(
         ide.until("exited")
 
 
-def test_a_syntax_error_has_its_place(source: Callable[..., Source]):
+def test_a_syntax_error_has_its_place(relay: Client, source: Callable[..., Source]):
     program = source("x = 1\ny = (\n")
-    with Ide() as ide:
+    with Ide("--url", relay.url) as ide:
         ide.ask("initialize", "initialized", file=str(program.path))
         error = ide.ask("start", "error")
         assert error["command"] == "start"
@@ -124,10 +127,10 @@ print("the end")
 """
 
 
-def test_bounds_on_variables_values_and_output(source: Callable[..., Source]):
+def test_bounds_on_variables_values_and_output(relay: Client, source: Callable[..., Source]):
     program = source(LARGE)
     file = str(program.path)
-    with Ide() as ide:
+    with Ide("--url", relay.url) as ide:
         ide.ask("initialize", "initialized", file=file)
         ide.ask("setBreakpoint", "breakpointSet", file=file, line=7)
         ide.ask("start", "started", "stopped")
