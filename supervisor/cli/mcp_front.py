@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Final
 
@@ -18,6 +20,8 @@ from debug_relay.supervisor.mcp.calls import Calls, Form, ToolError
 from debug_relay.supervisor.mcp.sdk import server
 
 _MODERN: Final = "auto"
+# Calls of the relay at one time: most of them wait for a stop. Further ones wait for a thread.
+_MOST_CALLS: Final = 64
 
 
 def serve(address: Address | None, token: str | None, agent: str, era: str) -> None:
@@ -35,8 +39,11 @@ def serve(address: Address | None, token: str | None, agent: str, era: str) -> N
             return Relay(private[0].address(), None, agent)
 
     starting = threading.Lock()
+    # A thread of the SDK waits for input, which only the end of the process can interrupt.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        asyncio.run(_serve(_RelayCalls(connect), era))
+        with ThreadPoolExecutor(_MOST_CALLS, "call") as threads:
+            asyncio.run(_serve(_RelayCalls(connect, threads), era))
     finally:
         for relay in private:
             relay.end()
@@ -55,22 +62,43 @@ async def _serve(calls: Calls, era: str) -> None:
 
 
 class _RelayCalls:
-    """Operations of a relay by HTTP, each in a thread."""
+    """Operations of a relay by HTTP, each in a thread, which ends when the call is cancelled."""
 
-    def __init__(self, connect: Callable[[], Relay]) -> None:
+    def __init__(self, connect: Callable[[], Relay], threads: ThreadPoolExecutor) -> None:
         self._connect = connect
+        self._threads = threads
 
     async def reply(
         self, operation: str, fields: Mapping[str, Any], form: Form
     ) -> tuple[int, bytes]:
-        return await asyncio.to_thread(self._call, operation, dict(fields), form)
-
-    def _call(self, operation: str, fields: dict[str, Any], form: str) -> tuple[int, bytes]:
+        loop = asyncio.get_running_loop()
+        relay = await loop.run_in_executor(self._threads, self._connected)
         try:
-            with closing(self._connect()) as relay:
+            return await loop.run_in_executor(
+                self._threads, self._call, relay, operation, dict(fields), form
+            )
+        except asyncio.CancelledError:
+            relay.hang_up()
+            raise
+
+    def _connected(self) -> Relay:
+        try:
+            return self._connect()
+        except NoRelay as error:
+            raise _no_relay(error) from None
+
+    def _call(
+        self, relay: Relay, operation: str, fields: dict[str, Any], form: str
+    ) -> tuple[int, bytes]:
+        try:
+            with closing(relay):
                 reply = relay.call(operation, form=form, **fields)
         except Refused as refused:
             reply = refused.reply
         except NoRelay as error:
-            raise ToolError(f"error: {error}\nnext: start one: debug-relay serve") from None
+            raise _no_relay(error) from None
         return reply.status, reply.body
+
+
+def _no_relay(error: NoRelay) -> ToolError:
+    return ToolError(f"error: {error}\nnext: start one: debug-relay serve")

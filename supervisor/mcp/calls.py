@@ -115,15 +115,23 @@ _CALL: Final = re.compile(
 )
 _SHORT: Final = API_PREFIX + "/sessions/{session_id}"  # the relay's texts shorten it to …
 _ROUTER: Final = Router(OPERATIONS, API_PREFIX)
+# How a text of the relay says with which parameter it goes on, and the tools' name for that.
+_GOES_ON: Final = re.compile(r"^(… .*|next): \?(\w+)=(\S+)")
+_PARAMETERS: Final = {"start_frame": "start", "start": "start", "cursor": "cursor"}
 _PROGRAM_BAR: Final = "| "  # before lines that the program wrote, which stay as they are
 
 
 def in_tools(text: str) -> str:
     """The relay's text, with its HTTP calls as calls of the tools."""
     return "\n".join(
-        line if line.startswith(_PROGRAM_BAR) else _CALL.sub(_tool, line)
+        line if line.startswith(_PROGRAM_BAR) else _GOES_ON.sub(_going_on, _CALL.sub(_tool, line))
         for line in text.split("\n")
     )
+
+
+def _going_on(hint: re.Match[str]) -> str:
+    name = _PARAMETERS.get(hint[2])
+    return f"{hint[1]}: {name}={hint[3]}" if name else hint[1]
 
 
 def _tool(call: re.Match[str]) -> str:

@@ -100,7 +100,7 @@ async def wait(relay: Relay, given: arguments.WaitForStop) -> str:
 
 async def inspect(relay: Relay, given: arguments.Inspect) -> str:
     id = await _session(relay, given.session)
-    frame: dict[str, Any] = {"frame_id": given.frame, "thread_id": given.thread_id}
+    frame: dict[str, Any] = {"frame_id": given.frame or 0, "thread_id": given.thread_id}
     match given.what:
         case "stop":
             return await _next_stop(relay, id, 0, max_bytes=2 * LONGEST_CHARACTERS)
@@ -116,8 +116,7 @@ async def inspect(relay: Relay, given: arguments.Inspect) -> str:
             )  # fmt: skip
         case "variables":
             return await relay.text(
-                "frame-variables", session_id=id, frame_id=given.frame or 0,
-                thread_id=given.thread_id, start=given.start, count=given.limit,
+                "frame-variables", session_id=id, start=given.start, count=given.limit, **frame,
             )  # fmt: skip
         case "output":
             if given.cursor is None:

@@ -135,8 +135,7 @@ async def perform(
     try:
         taken = msgspec.convert(given or {}, tool.takes)
     except msgspec.ValidationError as error:
-        known = ", ".join(tool.takes.__struct_fields__)
-        return Answer(f"error: {error}\nnext: {name} takes {known}", True)
+        return Answer(bounded(f"error: {error}\nnext: {name} takes {_fields(tool)}"), True)
     work = asyncio.ensure_future(tool.does(Relay(calls), taken))
     try:
         return Answer(bounded(await _told(work, progress)))
@@ -146,6 +145,15 @@ async def perform(
         return Answer(f"error: {name} took too long\nnext: debug_list what=sessions", True)
     finally:
         work.cancel()
+
+
+def _fields(tool: Tool) -> str:
+    """The names of the tool's arguments, with the values of those that have few."""
+    words = []
+    for name, field in tool.schema["properties"].items():
+        values = field.get("enum")
+        words.append(f"{name} ({', '.join(map(str, values))})" if values else name)
+    return "; ".join(words)
 
 
 async def _told(work: asyncio.Future[str], progress: Progress) -> str:

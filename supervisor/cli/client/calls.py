@@ -6,6 +6,7 @@ calls of the same command.
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
@@ -108,6 +109,15 @@ class Relay:
             if key := lease_key(data_dir):
                 self._headers["X-Lease-Key"] = key
         self._connection: http.client.HTTPConnection | None = None
+        self._has_left = False
+
+    def hang_up(self) -> None:
+        """Ends the call under way, which raises NoRelay. Another thread calls this."""
+        self._has_left = True
+        sock = None if self._connection is None else self._connection.sock
+        if sock is not None:
+            with suppress(OSError):  # the relay has closed it first
+                sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -167,6 +177,8 @@ class Relay:
         try:
             connection = self._connected(seconds)
             connection.request(verb, target, body, headers)
+            if self._has_left:  # before there was a socket to shut down
+                raise ConnectionAbortedError(errno.ECONNABORTED, "the caller has hung up")
             return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             lost = self._lost(error)

@@ -17,7 +17,6 @@ SCENARIOS = [
     "server-initialize",
     "ping",
     "tools-list",
-    "server-sse-multiple-streams",
     "dns-rebinding-protection",
 ]
 

@@ -114,6 +114,15 @@ async def test_a_whole_session(connected: Callable[[], Any], source: Callable[..
         agent.longest = ""
         assert "total at" in await agent.call("debug_inspect", what="stack")
         assert "price: int = -9" in await agent.call("debug_inspect", what="variables")
+        assert "… 3 in all: start=1" in await agent.call(
+            "debug_inspect", what="variables", start=0, limit=1
+        )
+        assert "amount += price" in await agent.call(
+            "debug_inspect", what="source", start=6, limit=1
+        )
+        assert "next: cursor=" in await agent.call("debug_inspect", what="output")
+        error = await agent.fails("debug_list", what="threads")
+        assert "debug_list takes what (processes, sessions, stacks); match; pid" in error
         assert await agent.call("debug_evaluate", expression="amount * 2") == "int = 14"
         assert "amount: int = -2" in await agent.call("debug_control", action="step_over")
         error = await agent.fails("debug_control", action="step_over", thread=3)

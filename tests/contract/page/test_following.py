@@ -315,12 +315,15 @@ def test_seven_tabs_at_once(
             for one in pages:
                 one.at_line(line)
         pages[3].tab.press("t")
-        for one in pages:
-            one.until("#driver", "you drive it")  # it is one person
+        pages[3].until("#driver", "you drive it")
+        for one in pages[4:]:
+            one.until("#driver", "drives it through page")  # each tab is a driver of its own
         pages[3].tab.press("n")
         for one in pages:
             one.at_line(program["print"])
             assert len(one.tab.sockets) == 1
+        pages[5].tab.press("t")
+        pages[3].until("#note", "has taken over")
         pages[5].tab.press("h")
         for one in pages:
             one.until("#driver", "nobody drives it")
