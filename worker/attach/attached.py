@@ -24,7 +24,7 @@ from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.attach.descendants import ProcessTree
 from debug_relay.worker.attach.injected_process import InjectedProcess
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee import child_events
 from debug_relay.worker.debuggee.handshake import NewServers
 from debug_relay.worker.debugger import adapter
@@ -168,7 +168,7 @@ class AttachedProgram:
         with contextlib.suppress(RelayError):
             interpreter = await self._interpreters.find(facts.executable)
             version = interpreter.version_text
-            self._breakpoints.use(self._breakpoints.code_lines_of(interpreter))
+            self._breakpoints.verifier.use(self._breakpoints.verifier.code_lines_of(interpreter))
         shown = await asyncio.to_thread(masked_command, facts.command)
         self._debuggee.program = Program(
             attached=True,

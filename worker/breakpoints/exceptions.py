@@ -14,8 +14,8 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import ExceptionBreakpoints, SetExceptionBreakpoints
 from debug_relay.protocol.wire import probe_messages as probe
-from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.requests import bad_condition
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
@@ -78,7 +78,7 @@ class ExceptionFilters:
         for index, name in enumerate(params.types):
             _require_name(name, index)
         if params.condition is not None:
-            code_lines = await self._breakpoints.code_lines()
+            code_lines = await self._breakpoints.verifier.code_lines()
             problem = await code_lines.check_expression(params.condition, "condition")
             if problem is not None:
                 raise bad_condition(params.condition, problem)
@@ -152,7 +152,7 @@ class ExceptionFilters:
         )
 
     def _is_plain(self) -> bool:
-        return any(not server.engine.decides_stops for server in self._hub.taking_changes())
+        return any(not server.engine.can.decide_stops for server in self._hub.taking_changes())
 
     # -- sending to programs
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
-from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.project_file import SavedByNewer, SavedFile
 from debug_relay.worker.breakpoints.requests import spec_of
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.storage.disk import Disk, Job, Keeper
 

@@ -17,7 +17,7 @@ from debug_relay.protocol.models.execution import RunTo
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.functions import LEFT_OUT
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.breakpoints.table import Entry
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub, KnownThread
@@ -90,7 +90,7 @@ class RunToLine:
                     "Send file as well.",
                     file=file,
                 )
-        entry = await self._breakpoints.verify(
+        entry = await self._breakpoints.verifier.verify(
             BreakpointSpec(file=file, line=params.line, must_exist=True)
         )
         if not entry.verified:

@@ -1,7 +1,7 @@
 """Watches the source files of breakpoints for changes, and finds programs that still run an older
 version.
 
-It checks the files periodically, in a thread. `manager` decides what a change means.
+It checks the files periodically, in a thread. `reverification` decides what a change means.
 """
 
 from __future__ import annotations

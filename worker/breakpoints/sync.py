@@ -41,7 +41,11 @@ class BreakpointSync:
     # -- sending
 
     def _way_to(self, server: DebugServer) -> ProbeSync | PlainSync:
-        return self._by_probe if server.engine.decides_stops else self._by_dap
+        return self._by_probe if server.engine.can.decide_stops else self._by_dap
+
+    def probed(self) -> list[DebugServer]:
+        """The servers that `outdated` asks."""
+        return self._probes.probed()
 
     def new_run(self) -> None:
         """Clear what was of former programs: counts, changes, and watchpoints on their objects."""

@@ -75,6 +75,10 @@ class Verifier:
         """Verify with the program's own interpreter from now on."""
         self._code_lines = code_lines
 
+    async def verify(self, spec: BreakpointSpec) -> Entry:
+        """Verify a breakpoint that is not set here."""
+        return await (await self.batch()).verify(spec)
+
     async def batch(self) -> Batch:
         return Batch(await self.code_lines(), self.absolute, self.script)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from debug_relay.worker import bundle
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient

@@ -15,7 +15,7 @@ from debug_relay.protocol.models.program import Launch
 from debug_relay.protocol.models.sessions import Program
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.version import MARK
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee import python_options, start_refusals
 from debug_relay.worker.debuggee.environment import UNBUFFERED, environment, terminal
 from debug_relay.worker.interpreter.cache import InterpreterCache
@@ -97,7 +97,7 @@ class LaunchPlanner:
         if not params.keep_children:
             env[MARK] = self._settings.id  # the sweep finds the program's processes by it
         optimize = python_options.optimization(params.python_args, env)
-        code_lines = self._breakpoints.code_lines_of(interpreter, optimize)
+        code_lines = self._breakpoints.verifier.code_lines_of(interpreter, optimize)
         if kind == "script":
             await _check_syntax(code_lines, target)
         elif kind == "code":

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 
+from msgspec import Struct
+
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire import dap
@@ -28,25 +30,20 @@ def exception_filters(filters: Sequence[str]) -> dict[str, list[str]]:
     return {"filters": [_DAP_FILTERS[name] for name in filters]}
 
 
+class Capabilities(Struct, frozen=True, kw_only=True):
+    """Abilities of an engine on which the worker's own part depends."""
+
+    decide_stops: bool  # the program decides them: conditions, exact hit counts, exception types
+    report_stops: bool  # variables and the exception come with each stop
+    render_safely: bool  # values are shown without running the program's code
+    move_single_threads: bool  # one thread can stop, and can be resumed alone
+    read_running_threads: bool  # stacks and variables of threads that are not stopped
+    answer_requests: bool  # those of `protocol/wire/probe_messages.py`
+
+
 class Engine(Protocol):
-    # The worker's own part depends on these. All are true with the probe, none without it.
     @property
-    def decides_stops(self) -> bool:
-        """The probe decides stops, by conditions, exact hit counts, functions and exception types;
-        pydevd only stops.
-        """
-
-    @property
-    def reports_stops(self) -> bool:
-        """The probe sends the variables and the exception with each stop."""
-
-    @property
-    def renders_safely(self) -> bool:
-        """Values are shown without running the program's code."""
-
-    @property
-    def moves_single_threads(self) -> bool:
-        """A single thread can stop, and can be resumed alone."""
+    def can(self) -> Capabilities: ...
 
     def require(self, what: str, suggestion: str, attached: bool, **details: Any) -> None:
         """Refuse what plain DAP cannot do. `attached`: the program was not launched by us."""
@@ -72,6 +69,15 @@ class Engine(Protocol):
     async def native_callee(self, thread: int) -> str | None: ...
 
     # -- stops
+
+    def hits_in(self, event: dap.StoppedBody) -> list[str] | None:
+        """The ids of the breakpoints that the event names; None if it names none by our ids."""
+
+    def stops_wrongly_at(self, exception_type: str) -> bool:
+        """Whether the debugger takes an end of the program for an uncaught exception."""
+
+    def is_untrue(self, output: str) -> bool:
+        """Whether the debugger's own output does not hold for this engine."""
 
     async def stop_at_exceptions(
         self, filters: Sequence[str], details: probe.Exceptions, suspended: bool, timeout: float

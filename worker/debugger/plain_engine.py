@@ -17,6 +17,7 @@ from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.engine import (
+    Capabilities,
     Children,
     evaluate_timeout,
     exception_filters,
@@ -57,10 +58,14 @@ class _Seen(Struct, frozen=True):
 
 
 class PlainEngine:
-    decides_stops = False
-    reports_stops = False
-    renders_safely = False
-    moves_single_threads = False
+    can = Capabilities(
+        decide_stops=False,
+        report_stops=False,
+        render_safely=False,
+        move_single_threads=False,
+        read_running_threads=False,
+        answer_requests=False,
+    )
 
     def __init__(self, server: DebugServer) -> None:
         self._server = server
@@ -71,6 +76,15 @@ class PlainEngine:
     def require(self, what: str, suggestion: str, attached: bool, **details: Any) -> None:
         code = Code.ATTACH_UNSUPPORTED if attached else Code.DEBUGPY_ERROR
         raise RelayError(code, what, suggestion, **details)
+
+    def hits_in(self, event: dap.StoppedBody) -> list[str] | None:
+        return None  # pydevd's numbers mean nothing to us
+
+    def stops_wrongly_at(self, exception_type: str) -> bool:
+        return exception_type == "SystemExit"  # an exit with a code
+
+    def is_untrue(self, output: str) -> bool:
+        return False
 
     async def show_safely(self) -> None:
         pass

@@ -76,7 +76,7 @@ class ProbeClient:
             server.engine = ProbeEngine(server, self)
 
     def probed(self) -> list[DebugServer]:
-        return [server for server in self.hub.taking_changes() if server.engine.decides_stops]
+        return [server for server in self.hub.taking_changes() if server.engine.can.answer_requests]
 
     @contextlib.asynccontextmanager
     async def nobody_evaluates(self) -> AsyncIterator[None]:

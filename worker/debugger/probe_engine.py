@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
-from debug_relay.worker.debugger.engine import exception_filters
+from debug_relay.worker.debugger.engine import Capabilities, exception_filters
 
 if TYPE_CHECKING:
     from debug_relay.worker.debugger.connection import DebugServer
     from debug_relay.worker.debugger.probe_client import ProbeClient
 
+# pydevd prints this on Python up to 3.11 when a program replaces the thread's trace function. It is
+# untrue with the probe, which sets the trace function again (`retracing`) and reports that itself.
+_UNTRUE: Final = "Debugging will be disabled for this thread ("
+
 
 class ProbeEngine:
-    decides_stops = True
-    reports_stops = True
-    renders_safely = True
-    moves_single_threads = True
+    can = Capabilities(
+        decide_stops=True,
+        report_stops=True,
+        render_safely=True,
+        move_single_threads=True,
+        read_running_threads=True,
+        answer_requests=True,
+    )
 
     def __init__(self, server: DebugServer, probes: ProbeClient) -> None:
         self._server = server
@@ -27,6 +35,17 @@ class ProbeEngine:
 
     def require(self, what: str, suggestion: str, attached: bool, **details: Any) -> None:
         pass
+
+    def hits_in(self, event: dap.StoppedBody) -> list[str] | None:
+        if event.hit_breakpoint_ids is None:
+            return None
+        return [f"bp_{number}" for number in event.hit_breakpoint_ids]
+
+    def stops_wrongly_at(self, exception_type: str) -> bool:
+        return False
+
+    def is_untrue(self, output: str) -> bool:
+        return _UNTRUE in output
 
     async def show_safely(self) -> None:
         await self._probes.ask(self._server, probe.Show(mode="safe"))

@@ -116,7 +116,7 @@ class RunControl:
         """Whether only this thread is to be resumed."""
         if not named and self._settings.config.stop_all:
             return False
-        if thread.server.engine.moves_single_threads:
+        if thread.server.engine.can.move_single_threads:
             return True
         if self._hub.thread_ids() == [thread.id]:
             return False  # there are no others
@@ -134,7 +134,8 @@ class RunControl:
         if command.alone:
             await self._resume_alone([command.thread], how)
         elif (
-            not self._settings.config.stop_all and command.thread.server.engine.moves_single_threads
+            not self._settings.config.stop_all
+            and command.thread.server.engine.can.move_single_threads
         ):
             threads = [self._hub.thread(id) for id in stopped if self._hub.knows(id)]
             await self._resume_alone(threads, how)

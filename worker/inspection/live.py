@@ -51,7 +51,8 @@ class LiveThreads:
         if thread_id is None:
             return None
         known = self._hub.thread(thread_id)
-        if self._stops.threads.of(thread_id) is not None or not known.server.engine.decides_stops:
+        is_stopped = self._stops.threads.of(thread_id) is not None
+        if is_stopped or not known.server.engine.can.read_running_threads:
             return None
         try:
             stack = await thread_positions.live_stack(self._probes, known, 0, 1, LOOK_SECONDS)
@@ -94,7 +95,7 @@ class LiveThreads:
         notes = [
             f"process {server.pid} has no probe (attached by port): its threads have no locals here"
             for server in self._hub.taking_changes()
-            if not server.engine.decides_stops
+            if not server.engine.can.read_running_threads
         ]
         if room <= 0:
             notes.append(_cut(self._session_id))

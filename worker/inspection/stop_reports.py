@@ -135,7 +135,7 @@ class StopReports:
         self.printed_anew()
         self.kept.append(self.current)
         self._file.begin(stop_id)
-        if server.engine.reports_stops:
+        if server.engine.can.report_stops:
             loop = asyncio.get_running_loop()
             self._patience[stop_id] = loop.call_later(
                 OWN_CODE_SECONDS, self._interrupt, self.current
@@ -304,7 +304,7 @@ class StopReports:
             except RelayError as error:
                 kept.note = f"Some of it could not be read: {error.message}"
         shown = self._composed(kept, report, bounds)
-        if not kept.server.engine.renders_safely:
+        if not kept.server.engine.can.render_safely:
             shown.report.note = SAFE_BY_DAP
         shown.report.repr = "safe"
         return shown
@@ -323,7 +323,7 @@ class StopReports:
 
     async def _reported(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
         """The report that the probe sent with the stop; without the probe, one made now."""
-        if kept.server.engine.reports_stops:
+        if kept.server.engine.can.report_stops:
             return await self._pushed(kept)
         return await self._fresh(kept, bounds)
 
@@ -348,7 +348,7 @@ class StopReports:
             return await self._pushed(kept)
         if report.numbers and report.numbers[0] and report.frames:
             kept.own_lines = await self.sources.lines(report.frames[0][1])
-        if not kept.server.engine.reports_stops:
+        if not kept.server.engine.can.report_stops:
             kept.report = (
                 report  # kept, because without the probe nothing else is known of this stop
             )

@@ -12,7 +12,7 @@ from debug_relay.protocol.models.stop_report import ReturnValue
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_answers as answers
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.breakpoints.source_changes import OUTDATED
 from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.engine import Children

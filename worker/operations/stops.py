@@ -92,7 +92,7 @@ async def snapshot(call: Call, params: st.Snapshot) -> Struct:
 
 async def add_watch(call: Call, params: i.AddWatch) -> Struct:
     session = call.session
-    code_lines = await session.breakpoints.code_lines()
+    code_lines = await session.breakpoints.verifier.code_lines()
     problem = await code_lines.check_expression(params.expression, "condition")
     if problem is not None:
         raise RelayError(

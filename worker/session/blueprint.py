@@ -17,8 +17,8 @@ from debug_relay.protocol.models.blueprint import (
 )
 from debug_relay.protocol.models.sessions import Blueprint, Program
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
-from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.inspection.watches import Watches
 from debug_relay.worker.session.retirement import Retirement

@@ -11,8 +11,8 @@ from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.sessions import ExceptionInfo, StopReason
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
-from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.stack_frames import path_of
@@ -37,9 +37,6 @@ _REASONS: Final[Mapping[str, StopReason]] = {
     "entry": "entry",
 }
 
-# pydevd prints this on Python up to 3.11 when a program replaces the thread's trace function. It is
-# untrue with the probe, which sets the trace function again (`retracing`) and reports that itself.
-_UNTRUE: Final = "Debugging will be disabled for this thread ("
 _ALIVE: Final = frozenset({State.RUNNING, State.PAUSED, State.LAUNCHING})
 
 
@@ -93,17 +90,14 @@ class DapEvents:
         exception = None
         if reason == "exception":
             exception = await self._exception_reports.at_stop(server, event)
-            if exception.type == "SystemExit" and not server.engine.decides_stops:
-                # Without the probe, debugpy reports an exit with a code as an uncaught exception.
+            if server.engine.stops_wrongly_at(exception.type):
                 server.post("continue", {"threadId": event.thread_id})
                 return
         if self._debuggee.target is not None:
             self._debuggee.target.flush_output()
         hits = []
         if location and reason == "breakpoint":
-            hits = await self._breakpoints.hit(location, _hits_in(server, event))
-            if not server.engine.decides_stops:
-                self._breakpoints.count(hits)
+            hits = await self._breakpoints.hit(server, location, server.engine.hits_in(event))
             if at_goal and not hits:
                 reason = "step"
         lines = await self._reports.sources.lines(location.path) if location else None
@@ -121,7 +115,7 @@ class DapEvents:
             self._stops.stop_id + 1,
             server.pid or None,
             server.is_child,
-            self._breakpoints.changes_at(hits),
+            self._breakpoints.events.changes_at(hits),
             _passed(event),
         )
         self._stops.begin(stop, event.all_threads_stopped)
@@ -217,19 +211,10 @@ class DapEvents:
         )
 
     async def _debugger_output(self, server: DebugServer, event: dap.OutputBody) -> None:
-        if server.engine.decides_stops and _UNTRUE in event.output:
+        if server.engine.is_untrue(event.output):
             return
         if event.output and event.category != "telemetry":
             self._log.take_output("console", event.output.encode("utf-8", "backslashreplace"))
-
-
-def _hits_in(server: DebugServer, event: dap.StoppedBody) -> list[str] | None:
-    """The breakpoints that the event names. With the probe, pydevd's numbers are our ids' numbers;
-    without it they mean nothing to us.
-    """
-    if not server.engine.decides_stops or event.hit_breakpoint_ids is None:
-        return None
-    return [f"bp_{number}" for number in event.hit_breakpoint_ids]
 
 
 def _location(frame: dap.StackFrame) -> Location:

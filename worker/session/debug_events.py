@@ -18,7 +18,7 @@ from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.log_points import LogPoints
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from debug_relay.protocol.state import State
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee

@@ -10,7 +10,7 @@ from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.protocol.wire.probe_answers import StopReport
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.log_points import LogPoints
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.inspection.stop_reports import StopReports
 from debug_relay.worker.session.debug_events import Handler
@@ -65,16 +65,16 @@ class ProbeEvents:
         if event.id == "exceptions":
             self._exceptions.failed(event.error)
         else:
-            self._breakpoints.failed(event.id, event.error)
+            self._breakpoints.events.failed(event.id, event.error)
 
     async def _hot_breakpoint(self, server: DebugServer, event: probe.HotBreakpoint) -> None:
-        self._breakpoints.slows(event.id)
+        self._breakpoints.events.slows(event.id)
 
     async def _function_found(self, server: DebugServer, event: probe.FunctionAppeared) -> None:
-        self._breakpoints.appeared(event.id, event)
+        self._breakpoints.events.appeared(event.id, event)
 
     async def _value_changed(self, server: DebugServer, event: probe.WatchedChange) -> None:
-        self._breakpoints.value_changed(event)
+        self._breakpoints.events.value_changed(event)
 
     async def _greenlets(self, server: DebugServer, event: probe.Greenlets) -> None:
         self._log.say(

@@ -7,7 +7,7 @@ import msgspec
 from debug_relay.protocol.models.sessions import DebuggerAddress, SessionState
 from debug_relay.protocol.secrets import masked_environment
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
 from debug_relay.worker.debugger.stops import Stops

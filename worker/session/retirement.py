@@ -23,7 +23,7 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.system.files import write_whole
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.inspection.watches import Watches

@@ -14,9 +14,9 @@ from debug_relay.protocol.state import ENDED
 from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.log_points import LogPoints
-from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee.handshake import Handshake, NewServers
 from debug_relay.worker.debuggee.launch_plan import LaunchPlanner
 from debug_relay.worker.debuggee.restart import RestartPlanner
@@ -126,8 +126,8 @@ class Session:
             self.interpreters,
             lambda server: self.exceptions.begin(server),
         )
-        self.breakpoints.find_script(
-            lambda: debuggee.program.script if debuggee.program is not None else None
+        self.breakpoints.verifier.script = lambda: (
+            debuggee.program.script if debuggee.program is not None else None
         )
         self.exceptions = ExceptionFilters(
             settings, log, publication, hub, probes, self.breakpoints
@@ -330,7 +330,7 @@ class Session:
             return []
         program = self.debuggee.program
         script = [program.script] if program is not None and program.script else []
-        return await self.breakpoints.never_found([*script, *self.hub.module_paths()])
+        return await self.breakpoints.events.never_found([*script, *self.hub.module_paths()])
 
     async def close(self) -> None:
         """Release everything. The program must have ended, or the worker have detached from it."""

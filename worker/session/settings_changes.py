@@ -12,8 +12,8 @@ from msgspec import UNSET
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.sessions import PatchSession
 from debug_relay.protocol.refusals import require_project
-from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee.handshake import Handshake
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.interpreter.resolve import choose
@@ -75,13 +75,13 @@ class SettingsChanges:
             self._limits.change(params.limits)
         if params.name is not UNSET:
             self._settings.name = params.name
-        self._breakpoints.forget_interpreter()
+        self._breakpoints.verifier.forget_interpreter()
         self._publication.changed()
         self._publication.save()
 
     def _require_probe(self) -> None:
         """Refuse `stop_all: false` without the probe: pydevd alone always stops all threads."""
-        if any(not server.engine.moves_single_threads for server in self._hub.servers):
+        if any(not server.engine.can.move_single_threads for server in self._hub.servers):
             raise stop_all_needs_probe()
 
     async def carry_out(self, params: PatchSession) -> None:

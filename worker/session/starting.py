@@ -8,7 +8,7 @@ from debug_relay.protocol.refusals import deleted_meanwhile
 from debug_relay.protocol.state import State
 from debug_relay.worker.attach import by_port
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee.launch_plan import LaunchPlanner, Plan
 from debug_relay.worker.debuggee.restart import RestartPlanner
 from debug_relay.worker.debugger.target import Debuggee, Target
@@ -56,7 +56,7 @@ class Starting:
 
     async def launch(self, params: Launch, plan: Plan | NativePlan) -> None:
         if isinstance(plan, Plan):
-            self._breakpoints.use(plan.code_lines)
+            self._breakpoints.verifier.use(plan.code_lines)
             self._stop_on_exception(params.stop_on_exception)
         debuggee = self._debuggee
         debuggee.launched_with(plan.arguments, plan.shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from debug_relay.protocol.models.program import Attach
 from debug_relay.worker.attach.attached import AttachedProgram
 from debug_relay.worker.attach.by_port import JoinedProgram
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee.handshake import NewServers
 from debug_relay.worker.debuggee.launch_plan import Plan
 from debug_relay.worker.debuggee.launched import LaunchedProgram

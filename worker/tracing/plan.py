@@ -15,7 +15,7 @@ from debug_relay.protocol.models.execution import StepFiles, Trace, TraceAt
 from debug_relay.protocol.refusals import wrong_state
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import probe_messages as probe
-from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
@@ -116,7 +116,7 @@ class Planner:
                     condition=at.condition,
                     must_exist=True,
                 )
-            entry = await self._breakpoints.verify(spec)
+            entry = await self._breakpoints.verifier.verify(spec)
         except RelayError as error:
             raise RelayError(error.code, f"{field}: {error.message}", **error.details) from None
         if not entry.verified:
@@ -132,10 +132,10 @@ class Planner:
     def _file_of(self, at: TraceAt, field: str) -> str:
         """The file of a function: the named one, or the program's script."""
         if at.file is not None:
-            return self._breakpoints.absolute(at.file)
+            return self._breakpoints.verifier.absolute(at.file)
         program = self._debuggee.program
         if program is not None and program.script is not None:
-            return self._breakpoints.absolute(program.script)
+            return self._breakpoints.verifier.absolute(program.script)
         raise RelayError(
             Code.INVALID_REQUEST,
             "a function needs its file as well: the program is no script",
@@ -144,7 +144,7 @@ class Planner:
         )
 
     async def _function_in(self, path: str, name: str) -> FunctionSpan:
-        facts = await (await self._breakpoints.code_lines()).facts(path)
+        facts = await (await self._breakpoints.verifier.code_lines()).facts(path)
         found, others = find_function(facts, name)
         if found is not None:
             return found
@@ -159,10 +159,10 @@ class Planner:
         )
 
     async def _files(self, files: Iterable[str]) -> Lines:
-        code_lines = await self._breakpoints.code_lines()
+        code_lines = await self._breakpoints.verifier.code_lines()
         lines: Lines = {}
         for file in files:
-            path = self._breakpoints.absolute(file)
+            path = self._breakpoints.verifier.absolute(file)
             facts = await code_lines.facts(path)
             if facts.syntax_error is not None or not facts.lines:
                 reason = facts.syntax_error.message if facts.syntax_error else "it is empty"
@@ -202,7 +202,7 @@ class Planner:
             ]
         if params.until is not None:
             expressions.append(("until", params.until))
-        code_lines = await self._breakpoints.code_lines()
+        code_lines = await self._breakpoints.verifier.code_lines()
         for field, text in expressions:
             problem = await code_lines.check_expression(text, "condition")
             if problem is not None:

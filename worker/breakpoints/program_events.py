@@ -1,0 +1,82 @@
+"""Breakpoints take in what programs report: functions that appear, failures, changed values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from debug_relay.protocol.models.breakpoints import ValueChange
+from debug_relay.protocol.models.fields import Location
+from debug_relay.protocol.wire.probe_messages import FoundFunction, WatchedChange
+from debug_relay.worker.breakpoints import never_found
+from debug_relay.worker.breakpoints.functions import place
+from debug_relay.worker.breakpoints.published import PublishedBreakpoints
+from debug_relay.worker.breakpoints.table import BreakpointTable
+
+_HOT: Final = (
+    "A loop reaches this line again and again while the condition is false; each evaluation takes "
+    "microseconds, so the program runs many times slower"
+)
+_HOT_ADVICE: Final = (
+    "If that takes too long, write the condition into the program as an `if`, and set a breakpoint "
+    "without a condition on its body: that costs nothing until the line is reached."
+)
+
+
+class BreakpointEvents:
+    def __init__(self, table: BreakpointTable, published: PublishedBreakpoints) -> None:
+        self._table = table
+        self._published = published
+
+    def appeared(self, id: str, found: FoundFunction) -> None:
+        """The program has loaded code with the function, or with one that may be meant."""
+        if id not in self._table:
+            return
+        entry = msgspec.structs.replace(self._table.one(id))
+        before = self._published.show(entry)
+        place(entry, found)
+        self._table.put(entry)
+        if self._published.show(entry) != before:
+            self._published.journal("changed", [entry])
+
+    def failed(self, id: str, message: str) -> None:
+        """An expression of the breakpoint failed in the program; reported once, however many
+        processes it is in.
+        """
+        if id in self._table and self._table.one(id).message != message:
+            entry = self._table.one(id)
+            entry.message = message
+            self._published.journal("changed", [entry])
+
+    def slows(self, id: str) -> None:
+        """Warn that a hot loop evaluates the breakpoint's condition, unless it has a message."""
+        if id in self._table and self._table.one(id).message is None:
+            entry = self._table.one(id)
+            entry.message, entry.suggestion = _HOT, _HOT_ADVICE
+            self._published.journal("changed", [entry])
+
+    def value_changed(self, news: WatchedChange) -> None:
+        """A watchpoint has seen a change; its stop follows."""
+        if news.id in self._table:
+            entry = self._table.one(news.id)
+            entry.hit_count += 1
+            entry.change = ValueChange(
+                id=entry.id,
+                watch=entry.watch or "",
+                before=news.before,
+                after=news.after,
+                location=Location(path=news.path, line=news.line, column=1, function=news.function),
+            )
+
+    def changes_at(self, ids: list[str]) -> list[ValueChange]:
+        """The changes that the watchpoints among these have seen."""
+        found = [self._table.one(id).change for id in ids if id in self._table]
+        return [change for change in found if change is not None]
+
+    async def never_found(self, files: Iterable[str]) -> list[str]:
+        """The warnings, after the program's end, about functions that it never had. `files` are the
+        script and the modules that it has loaded.
+        """
+        return await never_found.warnings(self._table, files, self._published.journal)
