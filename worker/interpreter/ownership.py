@@ -9,14 +9,23 @@ place in the file system or by `home` in pyvenv.cfg. Whoever owns one of these f
 link on the way there, decides what runs. So we check every component of every path, from the root
 down, one link at a time (as sshd does for StrictModes).
 
-Check and start use the same names, and that is as safe as using the same open file: an interpreter
-runs as ourselves only if all of its parts belong to root or us and, if it was only found in a
-project, nobody else may write to them either. We check each component after its parent folder, so
-by then nobody else can exchange it, now or later. A descriptor of the file alone would protect
-less, because Python finds its library by name, and `ps` would show "7" as the command. An
-interpreter of another user runs as that user, so he gains nothing by exchanging files meanwhile.
-Only a caller who names an interpreter in a folder that others may write to trusts those others;
-they could change the packages in there at any other time too.
+We check names and start by name. Between the two somebody might exchange the file. He must then be
+able to write to it or to a folder on its path, which this check refuses: for an interpreter that
+was found in a project always, for one that its caller named if root would run it as root. Each
+component is checked after its parent folder, so from that moment on nobody else can exchange it. An
+interpreter of another user runs as that user, who gains nothing.
+
+That leaves an interpreter that a caller named in a folder to which others may write. Starting it by
+a descriptor (`posix_spawn` of `/proc/self/fd/N`, or `os.execve(fd)`, with the path as `argv[0]`)
+was tried on 3.8 to 3.13 and does not close that race:
+- Python opens everything else by name. Whoever could exchange `bin/python` writes `pyvenv.cfg`
+  beside it instead, or `lib/python3.X/site-packages/sitecustomize.py`: it ran, although the
+  descriptor was that of the file that had been checked. He may also overwrite the file in place,
+  which keeps its inode.
+- An interpreter that is a script, such as pyenv's, does not start: the shell opens
+  `/proc/self/fd/N`, which the exec has closed. A descriptor that stays open is seen by the program.
+- `sys.executable` and the venv are right, but `ps -o comm`, `pgrep -x` and top show "7" (before
+  Linux 6.14 also after `os.execve(fd)`).
 """
 
 from __future__ import annotations
