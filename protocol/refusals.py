@@ -139,7 +139,7 @@ def not_for_native(operation: str, program: Program) -> RelayError:
         Code.ATTACH_UNSUPPORTED,
         f"{operation} is for Python programs; {program.adapter} debugs this one",
         f"Do it in {client}: connect it to debugger.uri of {call_of('get-session')}, or by "
-        f"{call_of('tunnel')}. Here work {call_of('output')}, {call_of('input')}, "
+        f"{call_of('tunnel')}. These work here: {call_of('output')}, {call_of('input')}, "
         f"{call_of('events')}, {call_of('resources')}, {call_of('terminate')} and "
         f"{call_of('restart')}.",
         adapter=program.adapter,

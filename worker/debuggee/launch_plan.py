@@ -172,8 +172,8 @@ def _given(value: bool | None, otherwise: bool) -> bool:
     return otherwise if value is None else value
 
 
-def existing_file(script: str, cwd: str | None, root: str | None) -> str:
-    """The absolute path of the file that a launch names."""
+def existing_file(script: str, cwd: str | None, root: str | None, *, field: str = "script") -> str:
+    """The absolute path of the file that a launch names in this field."""
     script = os.path.expanduser(script)
     if not os.path.isabs(script):
         base = cwd or root
@@ -182,7 +182,7 @@ def existing_file(script: str, cwd: str | None, root: str | None) -> str:
     script = os.path.normpath(script)
     if os.path.exists(script):
         return script
-    raise start_refusals.no_script(script, closest_path(script, root))
+    raise start_refusals.no_script(field, script, closest_path(script, root))
 
 
 async def _check_syntax(code_lines: CodeLines, script: str) -> None:

@@ -18,12 +18,13 @@ def no_directory(what: str, path: str, why: str, near: str | None) -> RelayError
     )
 
 
-def no_script(script: str, near: str | None) -> RelayError:
+def no_script(field: str, path: str, near: str | None) -> RelayError:
+    """`field`: the field of the launch that names the file, `script` or `program`."""
     return RelayError(
         Code.LAUNCH_SCRIPT_NOT_FOUND,
-        f"The script {script} does not exist",
-        f"Did you mean {near}?" if near else "Check the path of script.",
-        script=script,
+        f"The {field} {path} does not exist",
+        f"Did you mean {near}?" if near else f"Check the path of {field}.",
+        **{field: path},
         closest=near,
     )
 

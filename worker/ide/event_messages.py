@@ -15,7 +15,6 @@ from debug_relay.worker.ide.joined_ide import JoinedIde
 from debug_relay.worker.ide.shapes import breakpoint_of, number_of
 
 _LIVE: Final = ("running", "paused")
-_KILLED: Final = 128  # The exit code of a program that a signal has ended, as shells show it.
 
 
 def hear(ide: JoinedIde, type: str, body: Mapping[str, Any]) -> None:
@@ -107,10 +106,12 @@ def _terminated(ide: JoinedIde, body: Mapping[str, Any]) -> None:
         _continued(ide, {})  # its threads are gone; those of the next run follow
         ide.say(f"{body.get('caller') or 'A caller'} restarts the program.")
         return
-    code = body["exit_code"]
     if body["signal"]:
         ide.say(f"The program was ended by {body['signal']}.")
-    ide.send_event("exited", {"exitCode": code if code is not None else _KILLED})
+    if body["exit_code"] is None:
+        ide.say("The program has ended; the exit code of an attached one is not known.")
+    else:
+        ide.send_event("exited", {"exitCode": body["exit_code"]})
     ide.send_event("terminated")
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.output_events import EventType
-from debug_relay.protocol.state import ENDED, State
+from debug_relay.protocol.state import ENDED, LIVE, State
 from debug_relay.protocol.system.peers import peer_uid
 from debug_relay.protocol.wire.dap import DapError, Message
 from debug_relay.worker.ide import event_messages
@@ -44,6 +44,7 @@ _LEAVING_SECONDS: Final = 5.0  # The breakpoints of an IDE that leaves are remov
 _NOT_STOPPED: Final = "notStopped"  # DAP's own word for it
 _PASSED: Final = "The program has run on since."
 _ENDED: Final = "The program has ended."
+_NOTHING: Final = "The session has no program yet."
 _FIELD: Final = re.compile(r"`\$\.[^`]+`")  # msgspec names a field like this
 
 
@@ -159,8 +160,9 @@ class IdeFront:
                 body = await handler(ide, arguments)
             ide.respond(request, body)
         except NotStopped:
-            has_ended = self._session.lifecycle.state in ENDED
-            self._refuse(ide, request, _NOT_STOPPED, _ENDED if has_ended else _PASSED)
+            state = self._session.lifecycle.state
+            words = _ENDED if state in ENDED else _PASSED if state in LIVE else _NOTHING
+            self._refuse(ide, request, _NOT_STOPPED, words)
         except RelayError as error:
             self._refuse(ide, request, *_in_words(error))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -58,7 +58,7 @@ class NativePlanner:
         config = self._settings.config
         root = config.project_root
         given_cwd = directory(params, root) if params.cwd else None
-        target = existing_file(params.program, given_cwd, root)
+        target = existing_file(params.program, given_cwd, root, field="program")
         _require_executable(target)
         cwd = given_cwd or directory(params, root)
         server = await asyncio.to_thread(find_server, adapter)

@@ -251,6 +251,14 @@ class NativeTarget(OwnedProgram):
             self._hold = None
         await super().release()
 
+    async def detach(self) -> None:
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            "The program was launched by this session and ends with it",
+            f"In {CLIENTS[self._plan.adapter]}, detach leaves the program running; "
+            f"{call_of('terminate')} ends it.",
+        )
+
     # -- what only the relay's own debugger does
 
     def on_event(self, server: DebugServer, message: dap.Message) -> bool:

@@ -260,6 +260,10 @@ async def _readable(session: Session, path: str) -> str:
         for spelling in (path, real):
             if await session.probes.ask(server, probe.Loaded(path=spelling)):
                 return real
+    if program is not None and program.is_native:
+        message = f"{path} is not below the session's project_root"
+        advice = f'{call_of("patch-session")} {{"project_root": …}} lets it show the files below.'
+        raise _bad_path("path", message, path, advice)
     raise _bad_path(
         "path",
         f"{path} is neither below the project root nor a file that the program has loaded",
@@ -278,11 +282,14 @@ def _real_place(path: str, root: str | None, script: str | None) -> tuple[str, b
     return real, os.path.commonpath([real, real_root]) == real_root
 
 
-def _bad_path(field: str, message: str, value: str | None) -> RelayError:
+def _bad_path(
+    field: str, message: str, value: str | None, suggestion: str | None = None
+) -> RelayError:
     return RelayError(
         Code.INVALID_PARAMETER,
         message,
-        f"{call_of('modules')} lists the files that the program has loaded; "
+        suggestion
+        or f"{call_of('modules')} lists the files that the program has loaded; "
         "send frame_id for a frame's own source.",
         errors=[{"field": field, "message": message, "value": value}],
     )

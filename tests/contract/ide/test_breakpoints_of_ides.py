@@ -187,6 +187,14 @@ def test_terminate_leaves_an_attached_program(relay: Client, start: Callable[...
         ide.event("terminated")
         assert session.status()["status"] == "created"
         assert one.alive
+        # It ends under another IDE: what nobody knows is not made up.
+        session.post("/lease", {"take_over": True}).ok()
+        session.post("/attach", {"pid": one.pid}).ok()
+        with Ide(session) as other:
+            other.join()
+            one.end()
+            other.event("terminated")
+            assert "exited" not in other.events
 
 
 def test_a_restart_goes_on(relay: Client, source: Callable[..., Source]) -> None:

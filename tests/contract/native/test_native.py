@@ -198,7 +198,13 @@ def test_what_a_native_session_cannot_do(relay: Client, program: Path) -> None:
             assert "gdb" in error["details"]["suggestion"]
             tried += 1
         assert tried > 30
-        session.post("/detach").refused("ATTACH_UNSUPPORTED")
+        error = session.post("/detach").refused("ATTACH_UNSUPPORTED")
+        assert "In gdb, detach leaves the program running" in error["details"]["suggestion"]
+        file = f"/source?path={program}.c"
+        error = session.get(file).refused("INVALID_PARAMETER", 400)
+        assert "project_root" in error["details"]["suggestion"]
+        session.patch("", {"project_root": str(program.parent)}).ok()
+        assert session.get(file).ok()["total_lines"] > 10
 
 
 @with_server
