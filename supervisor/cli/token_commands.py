@@ -11,10 +11,12 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from debug_relay.protocol.scopes import SCOPES
+from debug_relay.supervisor.cli.client import terminal
 from debug_relay.supervisor.cli.client.parser import Command, Parser
 from debug_relay.supervisor.cli.serving import configured
 from debug_relay.supervisor.config.layers import Loaded
@@ -86,11 +88,20 @@ def _run(loaded: Loaded, known: argparse.Namespace) -> int:
     elif known.json:
         print(json.dumps([_shown(token) for token in file.read()], indent=2))
     else:
-        for token in file.read():
-            end = "never expires" if token.expires_at is None else f"expires {token.expires_at}"
-            end = f"expired {token.expires_at}" if token.is_expired else end
-            print(f"{token.name}  {','.join(token.scopes)}  {end}  created {token.created_at}")
+        for line in _lines(file.read()):
+            terminal.print_text(line)
     return 0
+
+
+def _lines(tokens: list[Token]) -> Iterator[str]:
+    if not tokens:
+        yield "no tokens: on loopback none is needed; make one: debug-relay token create"
+        return
+    rows = []
+    for token in tokens:
+        end = f"expired {token.expires_at}" if token.is_expired else token.expires_at or "never"
+        rows.append([token.name, end, token.created_at, ",".join(token.scopes)])
+    yield from terminal.table(["NAME", "EXPIRES", "CREATED", "SCOPES"], rows)
 
 
 def _shown(token: Token) -> dict[str, object]:

@@ -56,12 +56,12 @@ def data_directory(given: str | None) -> str:
 
 def is_named(url: str | None, data_dir: str | None) -> bool:
     """Whether an address names the relay: then it may be elsewhere, and is not ours to start."""
-    return bool(url or (data_dir is None and os.environ.get(URL_VARIABLE)))
+    return url is not None or bool(data_dir is None and os.environ.get(URL_VARIABLE))
 
 
 def find(url: str | None, data_dir: str | None) -> Address:
     """The relay's address; raises NoRelay if nothing names one."""
-    if url:
+    if url is not None:  # an empty one is a mistake, such as a variable that is not set
         return parse(url, "--url")
     if data_dir is None and (from_environment := os.environ.get(URL_VARIABLE)):
         return parse(from_environment, URL_VARIABLE)

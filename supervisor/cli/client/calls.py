@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import sys
-from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -20,6 +19,7 @@ from urllib.parse import quote, urlencode
 from debug_relay.protocol.version import VERSION
 from debug_relay.supervisor.cli.client.address import Address, NoRelay, lease_key
 
+_CONNECT_SECONDS = 10.0  # A machine that does not answer at all is given up after this time.
 # How long the relay may take for an answer, beside the seconds that the call itself asks for.
 _ANSWER_SECONDS = 90.0
 _SECONDS_FIELDS = ("wait", "timeout", "connect_timeout", "wait_seconds", "grace")
@@ -193,23 +193,22 @@ class Relay:
     def _connected(self, seconds: float) -> http.client.HTTPConnection:
         if self._connection is None:
             at = self.address
+            wait = _CONNECT_SECONDS
             if at.scheme == "unix":
-                self._connection = _UnixConnection(at.socket, seconds)
+                self._connection = _UnixConnection(at.socket, wait)
             elif at.scheme == "https":
-                self._connection = http.client.HTTPSConnection(at.host, at.port, timeout=seconds)
+                self._connection = http.client.HTTPSConnection(at.host, at.port, timeout=wait)
             else:
-                self._connection = http.client.HTTPConnection(at.host, at.port, timeout=seconds)
-        self._connection.timeout = seconds
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(seconds)
+                self._connection = http.client.HTTPConnection(at.host, at.port, timeout=wait)
+        if self._connection.sock is None:
+            self._connection.connect()
+        self._connection.sock.settimeout(seconds)
         return self._connection
 
     def _lost(self, error: Exception) -> NoRelay:
         self.close()
         at = self.address
-        reason = str(error) or type(error).__name__
-        with suppress(AttributeError, TypeError):
-            reason = os.strerror(error.errno) if error.errno else reason  # type: ignore[attr-defined]
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return NoRelay(f"no relay answers at {at.shown} (from {at.origin}): {reason}")
 
 

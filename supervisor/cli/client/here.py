@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
+from debug_relay.protocol.version import VERSION
 from debug_relay.supervisor.cli.client import address, terminal
 from debug_relay.supervisor.cli.client.calls import Refused, Relay, Reply
 from debug_relay.supervisor.cli.client.suggestions import in_commands
@@ -141,7 +142,8 @@ def refusal_text(refused: Refused) -> str:
         # The details behind the suggestion are for programs.
         text = re.sub(r"^(next: .*)(?s:\n.*)", r"\1", reply.text, count=1, flags=re.MULTILINE)
         if text.strip():
-            return in_commands(text.rstrip("\n"))
+            message, _, more = text.rstrip("\n").partition("\n")
+            return "\n".join([message, *_next(refused, more)])
         return f"the relay answers with status {reply.status}"
     try:
         error = reply.json["error"]
@@ -150,5 +152,11 @@ def refusal_text(refused: Refused) -> str:
         return (
             f"the answer is not a relay's (status {reply.status}): {json.dumps(reply.text[:200])}"
         )
-    lines = [f"error {error['code']}: {error['message']}"]
-    return in_commands("\n".join([*lines, f"next: {suggestion}"] if suggestion else lines))
+    message = f"error {error['code']}: {error['message']}"
+    return "\n".join([message, *_next(refused, f"next: {suggestion}" if suggestion else "")])
+
+
+def _next(refused: Refused, suggested: str) -> list[str]:
+    if refused.code == "NOT_FOUND":  # each command calls what a relay of its version has
+        return [f"next: Restart the relay: it is of another version than this command ({VERSION})."]
+    return [in_commands(suggested)] if suggested else []

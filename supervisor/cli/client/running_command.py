@@ -28,9 +28,11 @@ def run_command(name: str, summary: str, module: ModuleType, argv: list[str]) ->
         terminal.complain(f"debug-relay {name}: {error}", stream)
         return MISUSED
     except NoRelay as error:
-        how = "start one: debug-relay serve"
-        if not given.start and not address.is_named(given.url, given.data_dir):
-            how += ", or add --start"
+        if address.is_named(given.url, given.data_dir):
+            origin = "--url" if given.url is not None else address.URL_VARIABLE
+            how = f"correct {origin}, or start a relay there: debug-relay serve"
+        else:
+            how = "start one: debug-relay serve" + ", or add --start" * (not given.start)
         if given.json:
             error_json = {"code": "NO_RELAY", "message": str(error), "details": {"suggestion": how}}
             print(json.dumps({"success": False, "data": None, "error": error_json}))

@@ -20,6 +20,8 @@ _CALL = re.compile(
     r"(?: with cursor= set to [^.]*?\))?"  # `wait` keeps no cursor: it looks where the program is
 )
 _ONWARDS = re.compile(r"(?<=: )\?(\w+=[\w=&.-]*\w=*)")  # the same call, with another field
+_HEADER = "Send the header Authorization: Bearer TOKEN"
+_WITH_TOKEN = "Set OPENCODE_DEBUG_TOKEN, or give --token-file FILE"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 # The command of an operation, and the option or place of each field that the command takes.
 _COMMANDS: dict[str, tuple[str, dict[str, str]]] = {
@@ -67,7 +69,7 @@ def _line(line: str, asked: tuple[str, dict[str, Any]] | None) -> str:
             return _generic(name, {**kept, **dict(parse_qsl(found[1]))})
 
         line = _ONWARDS.sub(further, line)
-    done, rest = "", line
+    done, rest = "", line.replace(_HEADER, _WITH_TOKEN)
     while call := _CALL.search(rest):
         body, end = _body(rest, call.end())
         done += rest[: call.start()] + (_command(call, body) or rest[call.start() : end])

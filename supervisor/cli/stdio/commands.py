@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.supervisor.cli.client.address import NoRelay
 from debug_relay.supervisor.cli.client.calls import Relay
 from debug_relay.supervisor.cli.stdio import messages
 from debug_relay.supervisor.cli.stdio.follower import Follower
@@ -82,7 +84,8 @@ class Commands:
     # -- the session
 
     def _initialize(self, params: messages.Initialize) -> None:
-        self._program.require("initialize again", "new")
+        if self._program.now != "new":
+            raise CommandFailed("Cannot initialize: it is initialized already")
         folder = os.path.abspath(params.working_dir or os.path.dirname(params.file) or ".")
         file = os.path.normpath(os.path.join(folder, params.file))
         if not os.path.isdir(folder):
@@ -148,17 +151,27 @@ class Commands:
 
     def _terminate(self, _params: messages.Nothing) -> None:
         if self._program.now in ("running", "paused"):
-            self._program.terminating = True
-            try:
-                self._call("terminate")
-            except RelayError as error:
-                if error.code is not Code.INVALID_SESSION_STATE:
-                    self._program.terminating = False
-                    raise
+            self._end_program()
             # It may have ended by itself in the meantime: `exited` is sent first then.
             self._program.wait_for_end()
         self._emit(event("terminated"))
         self.terminated = True
+
+    def _end_program(self) -> None:
+        self._program.terminating = True
+        try:
+            self._call("terminate")
+        except RelayError as error:
+            if error.code is not Code.INVALID_SESSION_STATE:
+                self._program.terminating = False
+                raise
+
+    def end_early(self) -> None:
+        """Ends the program from another thread, so that the command that is being done ends."""
+        self._program.hurry()
+        if self._program.now in ("running", "paused"):
+            with suppress(RelayError, NoRelay):  # the command `terminate` says what is wrong
+                self._end_program()
 
     # -- running
 

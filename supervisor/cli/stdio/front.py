@@ -11,6 +11,7 @@ import os
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -34,6 +35,9 @@ from debug_relay.supervisor.cli.stdio.program import ProgramState
 _READ_BYTES: Final = 65536  # One read of the input.
 # Commands that are read and not done; the IDE's next ones wait in its pipe.
 _MOST_WAITING: Final = 64
+# A `terminate` waits this long for the command before it; then the program is ended.
+_PATIENCE_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.1  # How often a `terminate` that waits looks at the command before it.
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -89,6 +93,7 @@ class _Front:
         self._program = ProgramState()
         self._items: queue.Queue[_Item] = queue.Queue(_MOST_WAITING)
         self._writing = threading.Lock()
+        self._began_at = 0.0  # when the command began that is being done
         self._commands = Commands(connect, options, self._program, self._emit, self._break)
 
     def run(self) -> int:
@@ -105,6 +110,7 @@ class _Front:
                 if isinstance(item, BadLine):
                     self._emit(error_event(str(item), command=item.command))
                 else:
+                    self._began_at = time.monotonic()
                     self._commands.perform(item)
         except NoRelay as error:
             return self._report(_Broken(f"No relay answers: {error}"))
@@ -140,6 +146,20 @@ class _Front:
         except BadLine as bad:
             item = bad
         self._items.put(item)
+        if isinstance(item, Command) and item.name == "terminate":
+            threading.Thread(target=self._end_what_it_waits_for, daemon=True).start()
+
+    def _end_what_it_waits_for(self) -> None:
+        """Ends the program while the last command before a `terminate` goes on for long: a user who
+        ends a debugger does not wait for an evaluation.
+        """
+        read_at = time.monotonic()
+        while not self._commands.terminated:
+            time.sleep(_LOOK_SECONDS)
+            waits_since = max(read_at, self._began_at)
+            if self._items.qsize() == 1 and time.monotonic() - waits_since > _PATIENCE_SECONDS:
+                self._commands.end_early()
+                return
 
     def _break(self, why: str | None) -> None:
         self._program.hurry()

@@ -152,12 +152,15 @@ def test_how_the_relay_is_found(own_relay: Callable[..., Relay], tmp_path: Path)
     assert shell.ok("sessions", OPENCODE_DEBUG_URL=at.removeprefix("http://"))
     assert shell.ok("sessions", "--url", f"unix://{socket}")
     assert "accepted: http://" in shell.refused(2, "sessions", "--url", "ftp://x")
+    assert "--url = '' is no address" in shell.refused(2, "sessions", "--url", "")
     # With a token.
     text = shell.ok(
         "token", "create", "--scope", "sessions:read", "--data-dir", str(relay.data_dir)
     )
     token.write_text(text)
-    assert "UNAUTHENTICATED" in shell.refused(1, "sessions", "--url", at)
+    said = shell.refused(1, "sessions", "--url", at)
+    assert "UNAUTHENTICATED" in said
+    assert "Set OPENCODE_DEBUG_TOKEN, or give --token-file FILE" in said
     assert shell.ok("sessions", "--url", at, "--token-file", str(token))
     assert shell.ok("sessions", "--url", at, OPENCODE_DEBUG_TOKEN=text.strip())
     assert "INSUFFICIENT_SCOPE" in shell.refused(
@@ -170,17 +173,25 @@ def test_how_the_relay_is_found(own_relay: Callable[..., Relay], tmp_path: Path)
     assert "no relay answers at" in said
     assert "Connection refused" in said
     assert "start one: debug-relay serve" in said
+    said = shell.refused(1, "sessions", "--url", "http://no-host.invalid")
+    assert re.search(r"no relay answers at \S+ \(from --url\): [A-Z][a-z ]+", said)
+    assert "correct --url, or start a relay there" in said
     failed = shell.run("sessions", "--json")
     assert json.loads(failed.stdout)["error"]["code"] == "NO_RELAY"
+
+
+NOT_FOUND = b"""{"success": false, "data": null, "error": {"code": "NOT_FOUND",
+    "message": "There is no GET /api/v1/sessions", "details": {"suggestion": "GET /llms.txt"}}}"""
 
 
 def test_what_answers_is_no_relay(tmp_path: Path):
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(502 if "status=" in self.path else 200)
-            self.send_header("Content-Type", "text/html")
+            is_old = "label=" in self.path
+            self.send_response(404 if is_old else 502 if "status=" in self.path else 200)
+            self.send_header("Content-Type", "application/json" if is_old else "text/html")
             self.end_headers()
-            self.wfile.write(b"<html>\n")
+            self.wfile.write(NOT_FOUND if is_old else b"<html>\n")
 
         def log_message(self, *_: object) -> None:
             pass
@@ -192,6 +203,10 @@ def test_what_answers_is_no_relay(tmp_path: Path):
         said = shell.refused(1, "sessions")
         assert "(from OPENCODE_DEBUG_URL) is no relay" in said
         assert "a page with status 502" in shell.refused(1, "sessions", "--status", "paused")
+        # A relay of another version lacks an operation.
+        said = shell.refused(1, "sessions", "--label", "a=b")
+        assert said.startswith("error NOT_FOUND: There is no GET /api/v1/sessions\n")
+        assert "next: Restart the relay: it is of another version than this command" in said
         server.shutdown()
         thread.join()
 

@@ -41,7 +41,7 @@ def test_what_goes_wrong_is_told_as_an_error_event(relay: Client, source: Callab
             ide.write(bytes([byte]))
         ide.expect("initialized")
         again = ide.ask("initialize", "error", file=file)["message"]
-        assert again == "Cannot initialize again: program not started"
+        assert again == "Cannot initialize: it is initialized already"
         error = ide.ask("stepOver", "error")
         assert error == {"message": "Cannot step: program not started", "command": "stepOver"}
         for line_number, words in ((3, "line 2"), (99, "has no line 99"), (0, ">= 1")):

@@ -38,6 +38,7 @@ ENDS = [
     ("SIGKILL", "running"),
     ("output", "running"),
     ("output", "paused"),
+    ("terminate", "evaluating"),
 ]
 
 
@@ -62,6 +63,12 @@ def finish(ide: Ide, end: str, state: str) -> None:
     match end:
         case "input":
             ide.process.stdin.close()  # type: ignore[union-attr]
+        case "terminate":
+            ide.send("evaluate", expression="__import__('time').sleep(600)")
+            ide.send("terminate")
+            error, _ = ide.expect("error", "terminated")
+            # The evaluation has not come to its bound of ten seconds.
+            assert error["message"].startswith("The program has ended during evaluate")
         case "output":
             ide.stop_reading()
             if state != "running":
@@ -71,7 +78,7 @@ def finish(ide: Ide, end: str, state: str) -> None:
     code = ide.process.wait(40)
     if end == "SIGKILL":
         assert code == -9
-    elif end in ("input", "output"):
+    elif end in ("input", "output", "terminate"):
         assert code == 0
 
 
