@@ -52,7 +52,7 @@ class _Machine(NamedTuple):
 
     here: Here
     given: Namespace
-    loaded: Loaded | None
+    loaded: Loaded | ConfigError
     data_dir: Path
 
 
@@ -121,6 +121,8 @@ def _ptrace(_: _Machine) -> Iterator[Finding]:
         return
     try:
         os.close(os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        yield Finding("ptrace", "warning", f"could not be tried{said}")
     except OSError as error:
         if scope in ("1", "2"):
             sudo = "" if os.geteuid() == 0 else "sudo "
@@ -147,6 +149,7 @@ def _stranger() -> int | None:
             capture_output=True,
             timeout=_COMMAND_SECONDS,
             check=True,
+            env={"PATH": os.defpath},
         )
         return int(done.stdout)
     return None
@@ -175,6 +178,10 @@ def _data(machine: _Machine) -> Iterator[Finding]:
     elif facts.st_mode & 0o022:
         yield Finding("data", "wrong", f"others may write to {folder}", f"chmod 700 {folder}")
         return
+    elif os.statvfs(folder).f_flag & os.ST_RDONLY:
+        yield Finding("data", "wrong", f"the file system of {folder} is read-only",
+                      "mount it for writing, or choose another: --data-dir DIR")  # fmt: skip
+        return
     elif not os.access(folder, os.W_OK | os.X_OK):
         yield Finding("data", "wrong", f"{folder} is not writable", f"chmod 700 {folder}")
         return
@@ -184,9 +191,7 @@ def _data(machine: _Machine) -> Iterator[Finding]:
     about = os.statvfs(place)
     free = about.f_bavail * about.f_frsize
     mend = f"make room on the disk of {place}, or choose another: --data-dir DIR"
-    if about.f_flag & os.ST_RDONLY:
-        yield Finding("disk", "wrong", f"the file system of {place} is read-only", mend)
-    elif free < _LITTLE_BYTES or (about.f_files and not about.f_favail):
+    if free < _LITTLE_BYTES or (about.f_files and not about.f_favail):
         yield Finding("disk", "warning", f"{free // 2**20} MB are free at {place}", mend)
     else:
         yield Finding("disk", "ok", f"{free / 2**30:.1f} GB are free")
@@ -205,12 +210,9 @@ def _set_aside(folder: Path) -> Iterator[Finding]:
 
 
 def _configuration(machine: _Machine) -> Iterator[Finding]:
-    if machine.loaded is None:
-        try:
-            load({}, os.environ)
-        except ConfigError as error:
-            for problem in error.problems:
-                yield Finding("config", "wrong", str(problem), "correct it there")
+    if isinstance(machine.loaded, ConfigError):
+        for problem in machine.loaded.problems:
+            yield Finding("config", "wrong", str(problem), "correct it there")
         return
     for warning in machine.loaded.warnings:
         yield Finding("config", "warning", warning, "remove or mend that file")
@@ -246,7 +248,7 @@ def _relay(machine: _Machine) -> Iterator[Finding]:
 
 def _port(machine: _Machine, missing: str) -> Iterator[Finding]:
     yield Finding("running", "warning", missing, "start one: debug-relay serve")
-    if machine.loaded is not None:
+    if not isinstance(machine.loaded, ConfigError):
         server = machine.loaded.settings.server
         if server.port and (holder := port_holder(server.host, server.port)):
             yield Finding("port", "wrong", f"port {server.port} is taken by {holder}",
@@ -307,11 +309,12 @@ def _options(_: Parser) -> None:
 
 def _doctor(here: Here, given: Namespace) -> int:
     overrides = {"server.data_dir": given.data_dir} if given.data_dir else {}
+    loaded: Loaded | ConfigError
     try:
         loaded = load(overrides, os.environ)
-    except ConfigError:
-        loaded = None
-    folder = loaded.settings.server.data_dir if loaded else data_directory(given.data_dir)
+        folder = str(loaded.settings.server.data_dir)
+    except ConfigError as error:
+        loaded, folder = error, data_directory(given.data_dir)
     machine = _Machine(here, given, loaded, Path(folder))
     findings = []
     for check in _CHECKS:

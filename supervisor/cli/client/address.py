@@ -71,7 +71,7 @@ def find(url: str | None, data_dir: str | None) -> Address:
         with open(path, "rb") as file:
             found = json.loads(file.read(_LARGEST_FILE_BYTES))
         return parse(str(found["url"]), path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise NoRelay(f"no relay is running: there is no {path}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NoRelay(f"{path} cannot be read: {error}") from None

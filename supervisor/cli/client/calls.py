@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import sys
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode

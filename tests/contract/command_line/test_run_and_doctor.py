@@ -120,6 +120,12 @@ def test_doctor(own_relay: Callable[..., Relay], tmp_path: Path):
     assert done.returncode == 1
     assert f"→ chmod 700 {tmp_path}/open" in done.stdout
     assert "gdb       not installed: no attaching by pid" in done.stdout
+    assert "ptrace    own processes can be attached to" in done.stdout
+    (tmp_path / "wrong").mkdir(mode=0o700)
+    (tmp_path / "wrong" / "config.toml").write_text("[server]\nprot = 3\n")
+    done = shell.run("doctor", "--data-dir", "wrong")
+    assert "wrong    config    server.prot = 3 (file " in done.stdout
+    assert "did you mean server.port?" in done.stdout
     port = str(relay.client.port)
     done = shell.run("doctor", OPENCODE_DEBUG_PORT=port)
     assert f"port {port} is taken by pid {relay.pid}" in done.stdout
