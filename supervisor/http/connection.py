@@ -123,6 +123,7 @@ class Connection(web.RequestHandler):
     __slots__ = (
         "_acceptor",
         "_deaf",
+        "_end_timer",
         "_half_closed",
         "_has_head_bytes",
         "_head_timer",
@@ -159,6 +160,7 @@ class Connection(web.RequestHandler):
         self._has_head_bytes = False
         self._head_timer: asyncio.TimerHandle | None = None
         self._look_timer: asyncio.TimerHandle | None = None
+        self._end_timer: asyncio.TimerHandle | None = None
 
     @property
     def serving(self) -> asyncio.Task[None] | None:
@@ -184,13 +186,16 @@ class Connection(web.RequestHandler):
         self.wire = wire
         self.over_unix = sock.family == socket.AF_UNIX
         super().connection_made(transport)
+        if self.serving is not None:
+            self.serving.add_done_callback(self._bound_last_bytes)
         self._start_head_timer()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._acceptor.leave(self)
         self._stop_head_timer()
-        if self._look_timer is not None:
-            self._look_timer.cancel()
+        for timer in (self._look_timer, self._end_timer):
+            if timer is not None:
+                timer.cancel()
         self.wire = None
         super().connection_lost(exc)
 
@@ -217,6 +222,24 @@ class Connection(web.RequestHandler):
         self._half_closed = True
         self._look_later(_FIRST_LOOK_SECONDS)
         return True
+
+    def _bound_last_bytes(self, _: asyncio.Task[None]) -> None:
+        """The transport is closed, but waits for a client that may never read the rest."""
+        if self.wire is not None and self.wire.get_write_buffer_size():
+            self._end_timer = self._loop.call_later(self.deadlines.send, self.wire.abort)
+
+    async def _drain_helper(self) -> None:
+        """Wait until the client has taken enough; a wait that times out disturbs no other one.
+
+        aiohttp has one future for all of them, and a wait that is cancelled would cancel it: each
+        later one would then seem to be cancelled too.
+        """
+        if self.wire is None or not self._paused:
+            await super()._drain_helper()
+            return
+        if self._drain_waiter is None:
+            self._drain_waiter = self._loop.create_future()
+        await asyncio.shield(self._drain_waiter)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 
 import pytest
+from aiohttp import web
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.supervisor.access.guard import Guard
+from debug_relay.supervisor.http.connection import Deadlines
+from debug_relay.supervisor.http.listener import Listener
 from debug_relay.supervisor.streams.feed import Encoded
+from debug_relay.supervisor.streams.sse import send_events
 from debug_relay.supervisor.streams.stream import End, Patience, Stream
+from debug_relay.supervisor.streams.websocket import serve_socket
+from tests.kit.raw_http import get, until
 
 QUICK = Patience(heartbeat=0.05, send=0.1, behind=0.1, most_behind=100, linger=0.1)
 
@@ -116,3 +125,42 @@ async def test_results_that_are_not_taken_stop_the_questions():
     with pytest.raises(asyncio.CancelledError):
         await running
     assert one._feed.readers == set()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("reads_at_last", [False, True])
+@pytest.mark.parametrize("is_socket", [False, True], ids=["sse", "websocket"])
+async def test_a_connection_that_is_not_read_is_closed(is_socket: bool, reads_at_last: bool):
+    """It ends although the kernel's buffers are full; who reads again gets the last message."""
+    patience = Patience(send=0.3, linger=5 if reads_at_last else 0.3)
+    streams: list[Stream] = []
+
+    def endless(cursor: str | None) -> Encoded:
+        return Encoded(b"m" * 60_000, str(int(cursor or 0) + 1), 1, 0, 7, True)
+
+    async def handle(http: web.BaseRequest) -> web.StreamResponse:
+        one = Stream(Feed(), None, endless, lambda: None, patience)  # type: ignore[arg-type]
+        streams.append(one)
+        if is_socket:
+            return await serve_socket(http, one, "sess_1", None, patience)
+        return await send_events(http, one, "1", patience)
+
+    listener = Listener(handle, Guard(own_uid=os.geteuid()), deadlines=Deadlines(send=0.3))
+    port = await listener.start_tcp("127.0.0.1", 0)
+    upgrade = (
+        "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    )  # fmt: skip
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(get("/", *(upgrade if is_socket else ())))
+        client.setblocking(False)
+        await until(lambda: bool(streams) and streams[0].end is not None)
+        end = streams[0].end
+        assert end is not None
+        assert (end.reason, end.missed) == ("too_slow", 8)
+        last = b""
+        while reads_at_last and b"too_slow" not in last:
+            piece = await asyncio.get_running_loop().sock_recv(client, 1 << 20)
+            assert piece, last[-200:]
+            last = last[-200:] + piece
+        await until(lambda: listener.open_connections == 0)
+    await listener.stop(0.1)
