@@ -11,13 +11,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.operation_row import Operation
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.refusals import Problem
+from debug_relay.protocol.secrets import masked, masked_arguments
 from debug_relay.protocol.validation.json_body import parse_json
+from debug_relay.protocol.validation.params import convert
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.operations.answers import Finished
 from debug_relay.supervisor.operations.dispatch import Dispatch
@@ -28,12 +31,14 @@ from debug_relay.supervisor.streams.stream import Stream
 _SAME_AS: Final[Mapping[str, str]] = {"step": "step-over"}
 _MOST_AT_ONCE: Final = 64  # Commands of a socket that have no result yet.
 _OFFERED: Final = {name: row for name, row in OPERATIONS.items() if row.kind == "json"}
+# The echo of a longer command is made in a thread: looking for secrets may take 100 ms.
+_ECHOED_AT_ONCE_BYTES: Final = 16 * 1024
 
 
-class _Command(Struct, forbid_unknown_fields=True):
+class _Command(Params, kw_only=True):
     action: str
     id: str | int | None = None
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}  # noqa: RUF012  # msgspec copies it
     if_stop: int | None = None
     idempotency_key: str | None = None
 
@@ -53,6 +58,8 @@ class Commands:
         self._session_id = session_id
         self._stream = stream
         self._under_way: set[asyncio.Task[None]] = set()
+        # Those of them that change breakpoints.
+        self._changing: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def take(self, text: bytes) -> None:
@@ -78,6 +85,7 @@ class Commands:
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
+        self._changing.discard(task)
         self._room.release()
 
     async def _perform(self, text: bytes) -> None:
@@ -95,33 +103,56 @@ class Commands:
         )
         id, action = None, ""
         try:
-            command = _read(text)
-            id, action = command.id, command.action
-            self._stream.put(
-                forms.message(self._session_id, "ack", encode_json(command), id, action)
-            )
+            sent = parse_json(text)
+            id, action = _named(sent)
+            command = convert(_Command, {}, {}, sent)
+            if len(text) > _ECHOED_AT_ONCE_BYTES:
+                echo = await asyncio.to_thread(_echo, command)
+            else:
+                echo = _echo(command)
+            self._stream.put(forms.message(self._session_id, "ack", echo, id, action))
             _fill(request, command, self._session_id)
         except RelayError as error:
             finished = self._dispatch.refuse(request, error)
         else:
+            await self._turn(request.operation)
             finished = await self._dispatch.perform(request)
         self._stream.put(self._result(finished, id, action))
+
+    async def _turn(self, operation: Operation | None) -> None:
+        """Wait until breakpoints that earlier commands set are there, if this one may resume the
+        program: it might pass them.
+        """
+        task = asyncio.current_task()
+        assert operation is not None
+        assert task is not None
+        if operation.drives and self._changing:
+            await asyncio.wait(self._changing)
+        elif operation.group == "breakpoints" and not operation.safe:
+            self._changing.add(task)
 
     def _result(self, finished: Finished, id: str | int | None, action: str) -> bytes:
         return forms.message(self._session_id, "result", finished.body.rstrip(), id, action)
 
 
-def _read(text: bytes) -> _Command:
-    sent = parse_json(text)
-    try:
-        return msgspec.convert(sent, _Command)
-    except msgspec.ValidationError as error:
-        raise RelayError(
-            Code.INVALID_REQUEST,
-            f"The command is not of the right form: {error}",
-            'Send {"action": "step-over", "id": 1, "arguments": {}}; if_stop and idempotency_key '
-            "may be added.",
-        ) from None
+def _named(sent: Mapping[str, Any]) -> tuple[str | int | None, str]:
+    """Id and action, also of a command that does not fit: its client waits for a result."""
+    id, action = sent.get("id"), sent.get("action")
+    is_id = isinstance(id, str | int) and not isinstance(id, bool)
+    return id if is_id else None, action if isinstance(action, str) else ""
+
+
+def _echo(command: _Command) -> bytes:
+    """The command as JSON, with its secrets masked."""
+    arguments = {
+        name: masked_arguments(value) if _is_texts(value) else masked(name, value)
+        for name, value in command.arguments.items()
+    }
+    return encode_json(msgspec.structs.replace(command, arguments=arguments))
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _fill(request: Request, command: _Command, session_id: str | None) -> None:
@@ -158,10 +189,14 @@ def _operation(action: str) -> Operation:
     name = _SAME_AS.get(action, action)
     if name in _OFFERED:
         return _OFFERED[name]
-    near = difflib.get_close_matches(name[:100], _OFFERED, 1)
+    word = action[:100]
+    near = [known for known in _OFFERED if word in known.split("-")]
+    near += difflib.get_close_matches(word, [*_SAME_AS, *_OFFERED], 1)
     raise RelayError(
         Code.NOT_FOUND,
-        f"There is no action {action[:100]!r}",
-        f"Did you mean {near[0]}?" if near else "Actions are the operations of the API by name.",
+        f"There is no action {word!r}",
+        f"Did you mean {near[0]}?"
+        if near
+        else f"Actions are operations by name: {call_of('openapi')} has them as operationId.",
         closest=near[0] if near else None,
     )

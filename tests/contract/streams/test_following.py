@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -15,7 +16,7 @@ COUNTS = """
     print("before")
     total = 0  # @line
     for n in range(3):
-        total += n
+        total += n  # @adds
         print("n", n)
     print("to stderr", file=sys.stderr)
     sys.stdout.buffer.write(b"\\xff\\xfe raw\\n")
@@ -95,6 +96,24 @@ def test_sockets(relay: Client, source: Callable[..., Source], prefix: str) -> N
         assert pushed[-1].keys() == {
             "session_id", "kind", "event", "payload", "timestamp", "seq", "cursor"
         }  # fmt: skip
+        # Commands that are sent together: the program meets the breakpoint, though setting it takes
+        # a while. The echo hides secrets.
+        place = {"file": str(program), "line": program["adds"]}
+        for action, fields in (("set-breakpoints", place), ("continue", {"wait": 20})):
+            debug.send(json.dumps({"action": action, "id": action, "arguments": fields}))
+        launch = {"env": {"API_TOKEN": "c4nary"}, "args": ["--password", "c4nary"], "code": "1"}
+        debug.send(json.dumps({"action": "launch", "arguments": launch}))
+        told = []
+        while "continue" not in [one.get("id") for one in told if one["kind"] == "result"]:
+            told.append(received(debug))
+        assert told[-1]["payload"]["data"]["stop_reason"] == "breakpoint"
+        kinds = [one.get("event") for one in told]
+        assert kinds.index("breakpoint") < kinds.index("continued")
+        assert [one["payload"]["arguments"] for one in told if one["kind"] == "ack"][2:] == [
+            {"env": {"API_TOKEN": "***"}, "args": ["--password", "***"], "code": "1"}
+        ]
+        assert "c4nary" not in json.dumps(told)
+        session.delete("/breakpoints").ok()
         session.resume()
         with (
             connect(session, f"/logs?cursor={first['cursor']}") as behind,
@@ -107,7 +126,8 @@ def test_sockets(relay: Client, source: Callable[..., Source], prefix: str) -> N
             assert all_of(behind)[0][:-1] == lines[:-1]
             raw = [one["text"] for one in lines if one.get("encoding") == "base64"]
             assert raw == ["//4gcmF3Cg=="]
-            events, code, _ = all_of(debug)
+            pushed, code, _ = all_of(debug)
+            events = [one for one in (*told, *pushed) if one["kind"] in ("event", "end")]
             assert (events[-1]["kind"], events[-1]["payload"]["reason"]) == ("end", "deleted")
             assert all_of(later)[0][:-1] == events[:-1]
             assert "terminated" in [one.get("event") for one in events]

@@ -80,8 +80,9 @@ def test_what_a_socket_may_send(guarded: tuple[Relay, Session]) -> None:
                 ('{"action": "evaluate", "arguments": {"expresion": "1"}}', "INVALID_REQUEST"),
                 ('{"action": "stepp"}', "NOT_FOUND"),
                 ('{"action": "logs"}', "NOT_FOUND"),
-                ('{"action": 1}', "INVALID_REQUEST"),
-                ('{"no": "action"}', "INVALID_REQUEST"),
+                ('{"action": 1, "id": 8}', "INVALID_REQUEST"),
+                ('{"no": "action", "id": 9}', "INVALID_REQUEST"),
+                ('{"action": "step", "id": 10, "if_stop": "3"}', "INVALID_REQUEST"),
                 ("[" * 1000, "INVALID_REQUEST"),
                 ("nonsense", "INVALID_REQUEST"),
                 ("", "INVALID_REQUEST"),
@@ -94,6 +95,7 @@ def test_what_a_socket_may_send(guarded: tuple[Relay, Session]) -> None:
             error = answer["payload"]["error"]
             assert (error and error["code"]) == code, (number, answer)
             assert code is None or error["details"]["suggestion"]
+            assert answer.get("id") == (number + 1 if '"id"' in command else None)
         # Programs of others may print what this caller may not read.
         session.post("/restart", {"wait": 20}).ok()
         told = [received(debug)]
