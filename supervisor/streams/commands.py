@@ -58,7 +58,7 @@ class Commands:
         self._session_id = session_id
         self._stream = stream
         self._under_way: set[asyncio.Task[None]] = set()
-        # Those of them that change breakpoints.
+        # The commands among them that change breakpoints.
         self._changing: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_MOST_AT_ONCE)
 

@@ -162,8 +162,8 @@ class Lease:
                 f"{operation} was not done"
             )
             suggestion = (
-                f"Wait until {holder} has finished, or take over, and try again: your front "
-                f'may have a button for it; it is {take} with {{"take_over": true}}.'
+                f"Wait until {holder} has finished, or take over and try again. If your front has "
+                f'no button for it, call {take} {{"take_over": true}}.'
             )
         else:
             message = (
@@ -171,7 +171,7 @@ class Lease:
             )
             suggestion = (
                 f"Wait {left:g} s: the lease lapses then unless {self._holder} acts. Or call "
-                f'{take} with {{"take_over": true}}, and repeat this call.'
+                f'{take} {{"take_over": true}}, and repeat this call.'
             )
         raise RelayError(
             Code.SESSION_LEASED,

@@ -50,6 +50,13 @@ def test_colour_progress_and_width(shell: Shell, relay: Client):
     step = f"/sessions/{item['session_id']}/step-over"
     relay.post(step, headers=named).refused("SESSION_LEASED", 423)  # the name is not enough
     assert "SESSION_LEASED" in shell.refused(1, "step")
+    taken = {"X-Human-Front": "page", "X-Lease-Key": "of the page"}
+    relay.post(step.replace("step-over", "lease"), {"take_over": True}, headers=taken).ok()
+    refused = shell.terminal("step")
+    assert refused.end() == 1
+    take = re.search(r"call debug-relay (call .*take_over=true)\.", refused.shown)
+    assert take is not None, refused.shown
+    assert shell.terminal(*take[1].split()).end() == 0
     assert shell.terminal("step").end() == 0
     # What takes longer than a second says so; and again nothing when it is over.
     waiting = shell.terminal("wait", "shop", "--timeout", "1.8", "--for", "end")
