@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, Literal
@@ -63,10 +62,11 @@ class Stream:
         self._read = read
         self._admit = admit  # raises when the caller may no longer read
         self._patience = patience
-        self._outbox: deque[bytes] = deque()
+        # A list and a future: a deque, and the one inside asyncio.Event, weigh 760 bytes each.
+        self._outbox: list[bytes] = []
         self._outbox_bytes = 0  # results that the client has not taken
-        self._has_room = asyncio.Event()
-        self._has_room.set()
+        self._room: asyncio.Future[None] | None = None
+        self._is_over = False
         self._is_awake = False
         self._waiting: asyncio.Future[None] | None = None
         self._last: Encoded | None = None  # read when the session ended
@@ -77,15 +77,19 @@ class Stream:
         """Send this after the next batch: events come before the result that they led to."""
         self._outbox.append(data)
         self._outbox_bytes += len(data)
-        if self._outbox_bytes > _OUTBOX_BYTES:
-            self._has_room.clear()
         self.wake()
 
     async def has_room(self) -> None:
         """Wait until the client has taken its results: one that only sends commands would fill our
-        memory.
+        memory. Only the one task that reads commands waits here.
         """
-        await self._has_room.wait()
+        while self._outbox_bytes > _OUTBOX_BYTES and not self._is_over:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+
+    def _make_room(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
 
     def wake(self) -> None:
         self._is_awake = True
@@ -110,7 +114,8 @@ class Stream:
             return self.end
         finally:
             self._feed.leave(self)
-            self._has_room.set()
+            self._is_over = True
+            self._make_room()
 
     async def _turn(self, send: Callable[[bytes], Awaitable[None]]) -> End | None:
         self._is_awake = False
@@ -149,7 +154,7 @@ class Stream:
             return False
         self._outbox_bytes = sum(map(len, self._outbox))
         if self._outbox_bytes <= _OUTBOX_BYTES:
-            self._has_room.set()
+            self._make_room()
         return True
 
     def _lags(self, behind: int) -> bool:
