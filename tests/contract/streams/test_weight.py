@@ -20,12 +20,12 @@ UPGRADE = (
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
     "Sec-WebSocket-Version: 13",
 )
-# A thousand take 12, 16, 20 and 22 KB each. Of fewer, what is allocated once counts for more.
+# A thousand take 11, 17, 21 and 23 KB each. Of fewer, what is allocated once counts for more.
 KINDS = {
-    "long-poll": ("/events?timeout=120&types=stopped", (), 16),
-    "SSE": ("/events/stream", (), 20),
-    "/logs": ("/logs", UPGRADE, 26),
-    "/debug": ("/debug", UPGRADE, 28),
+    "long-poll": ("/events?timeout=120&types=stopped", (), 15),
+    "SSE": ("/events/stream", (), 18),
+    "/logs": ("/logs", UPGRADE, 24),
+    "/debug": ("/debug", UPGRADE, 25),
 }
 
 
@@ -51,6 +51,10 @@ def test_of_idle_clients(own_relay: Callable[..., Relay]) -> None:
     def used() -> int:
         return int(process.memory_full_info().uss)
 
+    def cpu() -> float:
+        times = process.cpu_times()
+        return float(times.user + times.system)
+
     with ExitStack() as ends:
         for kind in KINDS:  # what is loaded with the first of them
             opened(ends, kind, 4)
@@ -61,15 +65,19 @@ def test_of_idle_clients(own_relay: Callable[..., Relay]) -> None:
             eventually(lambda n=connections: relay.calls() >= n + COUNT)
             sessions[0].status()
             each = (used() - before) / COUNT / 1024
-            taken = []
+            taken, spent = [], cpu()
             for _ in range(40):
                 began = time.perf_counter()
                 sessions[0].status()
                 taken.append(time.perf_counter() - began)
-            ms = statistics.median(taken) * 1000
-            print(f"{COUNT} of {kind}: {each:.1f} KB each; status in {ms:.2f} ms")
+            # The relay's own time: other processes of the machine may delay each answer.
+            spent, median = (cpu() - spent) * 1000 / len(taken), statistics.median(taken) * 1000
+            print(
+                f"{COUNT} of {kind}: {each:.1f} KB each; "
+                f"status in {median:.1f} ms, {spent:.1f} of it the relay's"
+            )
             assert each <= most, kind
-            assert ms < 10, kind
+            assert spent < 5, kind
         began = time.monotonic()
         assert relay.stop() == 0
         took = time.monotonic() - began
