@@ -14,6 +14,8 @@ from tests.kit.client import Client
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 Write = Callable[..., Source]
 
 # Every way that Python has, one after the other; what the children say is on one line each.
