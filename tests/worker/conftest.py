@@ -8,7 +8,7 @@ from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.resolve import Interpreter
 from tests.kit.statements import FOREIGN, python_path
 
-VERSIONS = ["3.8", "3.10", "3.11", "3.12", "3.13", "3.15"]
+VERSIONS = ["3.8", "3.11", "3.13", "3.15"]
 
 
 @pytest.fixture(params=VERSIONS)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
+
 from tests.kit.client import Client, Session
 from tests.kit.source import Source
+
+pytestmark = pytest.mark.one_python
 
 Write = Callable[..., Source]
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.running import Running
 from tests.kit.source import Source
+
+pytestmark = pytest.mark.one_python
 
 
 def test_the_first_thread_of_a_launched_program(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.source import Source
+
+pytestmark = pytest.mark.one_python
 
 RAISES = """
     def inner(x):

@@ -11,6 +11,8 @@ from tests.kit.client import Client
 from tests.kit.relay import eventually
 from tests.kit.source import Source, has_monitoring
 
+pytestmark = pytest.mark.one_python
+
 Write = Callable[..., Source]
 
 OVERFLOWS = """

@@ -11,6 +11,8 @@ from tests.kit.client import Client
 from tests.kit.running import Running
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 Write = Callable[..., Source]
 
 RAW = """

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.source import Source
+
+pytestmark = pytest.mark.one_python
 
 PROGRAM = """
     import asyncio

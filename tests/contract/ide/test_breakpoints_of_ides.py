@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.ide import Ide
 from tests.kit.listening import Listening
 from tests.kit.running import Running
 from tests.kit.source import Source
+
+pytestmark = pytest.mark.one_python
 
 PROGRAM = """
     # a comment

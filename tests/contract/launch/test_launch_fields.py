@@ -264,7 +264,7 @@ def test_options_that_run_something_else(relay: Client, source: Write) -> None:
             assert session.status()["status"] == "created"
 
 
-@pytest.mark.parametrize("args", [["-I"], ["-S"], ["-E"], ["-s"], ["-B"], ["-u"], ["-b"]])
+@pytest.mark.parametrize("args", [["-I"], ["-S", "-E", "-B"], ["-s", "-u", "-b"]], ids=" ".join)
 def test_isolated_and_bare_interpreters(
     relay: Client, source: Write, python: str, args: list[str]
 ) -> None:

@@ -8,13 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.kit.client import Answer, Client
 from tests.kit.relay import Relay, eventually
 from tests.kit.tokens import with_token
-
-pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
 
 
 def send(

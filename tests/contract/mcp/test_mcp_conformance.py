@@ -26,7 +26,6 @@ SCENARIOS = [
     reason="npm install --prefix .ci/node @modelcontextprotocol/conformance node@22",
 )
 def test_the_judge_of_the_protocol(relay: Client, tmp_path: Path):
-    pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
     command = [str(NODE), str(JUDGE), "server", "--url", f"{relay.url}/mcp"]
     for scenario in SCENARIOS:
         done = subprocess.run(

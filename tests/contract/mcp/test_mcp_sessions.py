@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,9 +15,9 @@ from tests.kit.client import Client as Caller
 from tests.kit.relay import Relay
 from tests.kit.source import Source
 
-pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
-from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+
 
 PROGRAM = """\
 import sys
@@ -64,6 +64,9 @@ class Agent:
 
 @pytest.fixture(params=["2026-07-28", "handshake", "stdio", "stdio of a private relay"])
 def connected(request: pytest.FixtureRequest, relay: Caller, tmp_path: Path) -> Callable[[], Any]:
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters
+
     @asynccontextmanager
     async def connect() -> AsyncIterator[Agent]:
         if not request.param.startswith("stdio"):

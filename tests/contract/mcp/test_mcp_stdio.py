@@ -14,8 +14,6 @@ import pytest
 
 from tests.kit.stdio_ide import Ide
 
-pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
-
 DISCOVER = {
     "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
