@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-# Types whose children are found by index or key.
-_SUBSCRIPTED: Final = frozenset(
-    ("list", "tuple", "dict", "OrderedDict", "defaultdict", "Counter", "deque", "array")
-)
+# Types whose children are found by index, or by index or key.
+_INDEXED: Final = frozenset(("list", "tuple", "deque", "array"))
+_SUBSCRIPTED: Final = _INDEXED | {"dict", "OrderedDict", "defaultdict", "Counter"}
 _UNORDERED: Final = frozenset(("set", "frozenset", "dict_keys", "dict_values", "dict_items"))
 _MOST_CHARACTERS: Final = 1000  # A longer expression is not offered.
 _MOST_KNOWN: Final = 100_000  # Values of one stop.
@@ -49,6 +48,8 @@ class Expressions:
         parent, type = known
         if type in _UNORDERED:
             return None
+        if type in _INDEXED and name.isdecimal():
+            name = str(int(name))  # pydevd pads the indexes of a long list with zeros
         if type in _SUBSCRIPTED:
             made = f"{parent}[{name}]" if _is_literal(name) else None
         elif not name.isidentifier():

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import Breakpoint, BreakpointSpec
+from debug_relay.protocol.models.inspection import Thread
 from debug_relay.protocol.state import LIVE
 from debug_relay.worker.ide import arguments as a
 from debug_relay.worker.ide import event_messages
@@ -27,6 +28,7 @@ from debug_relay.worker.ide.shapes import (
 _CONFIGURED_SECONDS: Final = 1.0
 _STEP_SECONDS: Final = 30.0  # We wait this long for the rest of a step, such as its return value.
 _PAUSE_SECONDS: Final = 5.0  # A pause is answered after this time, also if it is still pending.
+_THREADS_SECONDS: Final = 2.0  # The program names its threads within this time.
 _MOST_VARIABLES: Final = 1000  # Variables in one answer.
 _MOST_FRAMES: Final = 1000  # Frames in one answer.
 _MOST_MODULES: Final = 1000  # Modules in one answer.
@@ -274,18 +276,30 @@ async def pause(ide: JoinedIde, arguments: a.OnThread) -> Body:
 
 
 async def threads(ide: JoinedIde, arguments: a.Arguments) -> Body:
-    if ide.session.lifecycle.state not in LIVE:
+    session = ide.session
+    if session.lifecycle.state not in LIVE:
         return {"threads": []}
-    listed = (await ide.ask("threads")).threads
+    try:
+        async with asyncio.timeout(_THREADS_SECONDS):
+            listed = (await ide.ask("threads")).threads
+    except TimeoutError:
+        # The program answers nobody, as in a call in C that keeps the GIL: show those we know.
+        known = [session.hub.thread(id) for id in session.hub.thread_ids()]
+        listed = [session.views.thread(thread, None) for thread in known]
     return {
         "threads": [
             {
                 "id": thread.id,
-                "name": f"{thread.name} (pid {thread.pid})" if thread.is_child else thread.name,
+                "name": _thread_name(thread),
             }
             for thread in listed
         ]
     }
+
+
+def _thread_name(thread: Thread) -> str:
+    name = thread.name or f"Thread {thread.id}"
+    return f"{name} (pid {thread.pid})" if thread.is_child else name
 
 
 async def stack_trace(ide: JoinedIde, arguments: a.StackTrace) -> Body:

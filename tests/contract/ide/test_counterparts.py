@@ -20,6 +20,8 @@ MODULES = ROOT / ".ci" / "node" / "node_modules"  # `.ci/run` installs them
 SCRIPT = Path(__file__).with_name("testsupport.js")
 NVIM_DAP = ROOT / ".ci" / "nvim-dap"  # `.ci/run` clones it
 LUA = Path(__file__).with_name("nvim_dap.lua")
+DAPE = ROOT / ".ci" / "dape"  # a clone of it
+ELISP = Path(__file__).with_name("dape.el")
 PROGRAM = """
     import time
 
@@ -59,13 +61,11 @@ def test_the_client_of_vs_code_adapters(relay: Client, source: Callable[..., Sou
         assert session.line() == program["next"]
 
 
-@pytest.mark.skipif(
-    not (shutil.which("nvim") and NVIM_DAP.exists()),
-    reason="apt-get install neovim; git clone nvim-dap to .ci/nvim-dap",
-)
-def test_nvim_dap(relay: Client, source: Callable[..., Source], tmp_path: Path) -> None:
-    program = source(PROGRAM)
-    answer = tmp_path / "answer.json"
+def joins_and_leaves(relay: Client, program: Source, folder: Path, command: list[str]) -> None:
+    """An IDE that scripts itself: it joins at the first line, goes to a breakpoint of its own,
+    steps, leaves, and writes down what it saw.
+    """
+    answer = folder / "answer.json"
     with relay.session(stop_on_entry=True) as session:
         session.launch(program)
         told = {
@@ -74,10 +74,11 @@ def test_nvim_dap(relay: Client, source: Callable[..., Source], tmp_path: Path) 
             "LINE": str(program["work"]),
             "NEXT": str(program["next"]),
             "ANSWER": str(answer),
-            **{f"XDG_{kind}_HOME": str(tmp_path) for kind in ("CONFIG", "DATA", "STATE", "CACHE")},
+            "HOME": str(folder),
+            **{f"XDG_{kind}_HOME": str(folder) for kind in ("CONFIG", "DATA", "STATE", "CACHE")},
         }
         ran = subprocess.run(
-            ["nvim", "--headless", "-u", "NONE", "--cmd", f"set rtp+={NVIM_DAP}", "-S", str(LUA)],
+            command,
             env={**os.environ, **told},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -96,3 +97,28 @@ def test_nvim_dap(relay: Client, source: Callable[..., Source], tmp_path: Path) 
         assert session.line() == program["next"]
         assert session.get("/breakpoints").ok()["breakpoints"] == []
         assert session.status()["status"] == "paused"
+
+
+@pytest.mark.skipif(
+    not (shutil.which("nvim") and NVIM_DAP.exists()),
+    reason="apt-get install neovim; git clone nvim-dap to .ci/nvim-dap",
+)
+def test_nvim_dap(relay: Client, source: Callable[..., Source], tmp_path: Path) -> None:
+    command = ["nvim", "--headless", "-u", "NONE", "--cmd", f"set rtp+={NVIM_DAP}", "-S", str(LUA)]
+    joins_and_leaves(relay, source(PROGRAM), tmp_path, command)
+
+
+def has_dape() -> bool:
+    """Whether dape is there, and an Emacs that it works with."""
+    if not (shutil.which("emacs") and DAPE.exists()):
+        return False
+    version = subprocess.run(["emacs", "--version"], capture_output=True, text=True).stdout
+    return int(version.split()[2].partition(".")[0]) >= 29
+
+
+@pytest.mark.skipif(
+    not has_dape(), reason="apt-get install emacs-nox, 29 or later; git clone dape to .ci/dape"
+)
+def test_dape(relay: Client, source: Callable[..., Source], tmp_path: Path) -> None:
+    command = ["emacs", "-Q", "--batch", "-L", str(DAPE), "-l", str(ELISP)]
+    joins_and_leaves(relay, source(PROGRAM), tmp_path, command)

@@ -84,3 +84,25 @@ def test_children_are_of_the_session(relay: Client, source: Write) -> None:
         assert ide.ask("evaluate", expression="n", context="repl")["result"] == "21"
         ide.ask("continue", threadId=stop["threadId"])
         assert ide.event("exited") == {"exitCode": 0}
+
+
+def test_a_program_that_answers_nobody(relay: Client, source: Write) -> None:
+    """It is in a call in C that keeps the GIL, until it gets its input."""
+    program = source(
+        """
+        import ctypes
+        buffer = ctypes.create_string_buffer(1)
+        print("reading", flush=True)
+        ctypes.PyDLL(None).read(0, buffer, 1)
+        """
+    )
+    with relay.session(stop_on_entry=True) as session, Ide(session) as ide:
+        session.launch(program)
+        ide.join()
+        thread = ide.event("stopped")["threadId"]
+        ide.ask("continue", threadId=thread)
+        ide.event("output", output="reading\n")
+        assert list(names(ide).values()) == [thread]
+        session.post("/lease", {"take_over": True}).ok()
+        session.post("/input", {"input": "x\n"}).ok()
+        assert ide.event("exited") == {"exitCode": 0}
