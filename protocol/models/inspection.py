@@ -82,7 +82,9 @@ class LiveFrame(Result, kw_only=True):
 class Holder(Result, kw_only=True):
     """A thread or task that could end a wait."""
 
-    how: str  # `holds it`, `is it` (a joined thread), `computes it` (a future)
+    # `holds it`; `acquired it` and may have handed it on; `may hold it`, of several; `is it` (a
+    # joined thread or task); `computes it` (a future).
+    how: str
     thread_id: int | None = None
     task: str | None = None
     name: str | None = None  # the thread's

@@ -24,6 +24,7 @@ _BARE: Final = 3  # Frames of a thread that runs no code of the program.
 # Threads of the debugger in a process that a relay debugs: how they are called, where they run.
 _DEBUGGERS: Final = ("pydevd.", "debug relay")
 _DEBUGGER_FILES: Final = ("<frozen relay probe>", "/pydevd")
+_HOLDERS: Final = 3  # Threads or tasks that could end a wait.
 _NAMED: Final = 5  # Others at that place that are named.
 
 
@@ -187,7 +188,7 @@ def _waiting(wait: i.WaitsFor | None | object) -> str:
     if wait.value:
         words.append(short(wait.value, 80))
     text = " ".join(words)
-    for holder in wait.held_by[:3]:
+    for holder in wait.held_by[:_HOLDERS]:
         who = f"thread {holder.thread_id} {holder.name or ''}".rstrip()
         if holder.task is not None:
             who = holder.task
@@ -196,7 +197,14 @@ def _waiting(wait: i.WaitsFor | None | object) -> str:
         place = ""
         if at is not None:
             place = f" in {at.function}, {at.path.rpartition('/')[2]}:{at.line}"
-        text += f"; {who}{how}{place}" if how else f": {who}"
+        if holder.task is None and holder.thread_id is None:
+            text += f"; {holder.how}"
+        else:
+            text += f"; {who}{how}{place}" if how else f": {who}"
+    if len(wait.held_by) > _HOLDERS:
+        text += f", … {len(wait.held_by) - _HOLDERS} more"
+    if not wait.held_by and wait.kind in ("lock", "rlock"):
+        text += "; its holder is not known"
     return text
 
 

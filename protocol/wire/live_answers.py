@@ -18,7 +18,7 @@ class Holder(Struct, kw_only=True):
     future.
     """
 
-    key: int | str  # a thread's number, or a task's name
+    key: int | str | None = None  # a thread's number, or a task's name; none of an ended thread
     how: str
     place: tuple[str, str, int] | None = None  # function, path, line
 

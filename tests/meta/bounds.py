@@ -65,6 +65,7 @@ NO_BOUNDS = {
     "worker/probe/tracing/trace.py": "FIRST",
     "worker/probe/engine/watched_code.py": "FIRST",
     "worker/probe/engine/fast_locals.py": "_OPTIMIZED _FRAME_3_11 _LOCALS_3_11",
+    "worker/probe/engine/with_blocks.py": "_FRAME _LOCALS _SELF _TYPE _BLOCK _BLOCKS _COUNT _TAGS",
     "worker/probe/values/parts.py": "_OPTIMIZED",
     "worker/probe/values/class_facts.py": "_HEAP",
     "worker/probe/values/rendering.py": "LEAVES",

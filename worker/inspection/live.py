@@ -129,9 +129,9 @@ class LiveThreads:
         return room
 
     def _named(
-        self, server: DebugServer, key: int | str, by_id: dict[int, i.Thread]
+        self, server: DebugServer, key: int | str | None, by_id: dict[int, i.Thread]
     ) -> tuple[int | None, str | None]:
-        if isinstance(key, str):
+        if not isinstance(key, int):
             return None, None
         thread_id = self._hub.thread_id(server, key)
         known = by_id.get(thread_id)
@@ -345,7 +345,7 @@ def live_frame(frame: looks.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
 
 
 def waits_for(
-    row: looks.WaitRow, named: Callable[[int | str], tuple[int | None, str | None]]
+    row: looks.WaitRow, named: Callable[[int | str | None], tuple[int | None, str | None]]
 ) -> i.WaitsFor:
     holders = []
     for one in row.by:

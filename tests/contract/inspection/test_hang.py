@@ -203,6 +203,158 @@ def test_a_deadlock_in_a_paused_program(hung: Callable[..., Session]) -> None:
         assert session.value("1 + 1") == "2"
 
 
+HOLDERS = """
+    import concurrent.futures, os, subprocess, threading, time
+
+    class Pool:
+        lock = threading.Lock()
+
+    one, two, three, four, swapped, handed = (threading.Lock() for _ in range(6))
+    pools, inner, taken = [threading.Lock()], Pool(), threading.Lock()
+    hidden, mine, dead = threading.Lock(), threading.Lock(), threading.RLock()
+    locks = [threading.Lock(), threading.Lock()]
+    go = threading.Event()
+
+    def start(name, function, *args):
+        thread = threading.Thread(target=function, name=name, args=args, daemon=True)
+        thread.start()
+        return thread
+
+    def rest():
+        time.sleep(3600)
+
+    def fails_to_acquire():
+        one.acquire(blocking=False) or one.acquire(timeout=0.01)
+        rest()
+
+    def may_acquire(wanted=False):
+        if wanted:
+            one.acquire()
+        rest()
+
+    def acquires_if(wanted=True):
+        if not two.acquire(timeout=5):
+            return
+        try:
+            rest()
+        finally:
+            two.release()
+
+    def left():
+        with three:
+            pass
+        try:
+            with three:
+                1 / 0
+        except ZeroDivisionError:
+            rest()
+
+    def released():
+        with four:
+            four.release()
+            rest()
+
+    def renames(lock):
+        with lock:
+            lock = swapped
+            rest()
+
+    def replaces():
+        with inner.lock:
+            inner.lock = swapped
+            rest()
+
+    def loops():
+        for lock in locks:
+            lock.acquire()
+        lock = hidden
+        rest()
+
+    def hands_on():
+        handed.acquire()
+        rest()
+
+    def subscripts(index):
+        with pools[index]:
+            rest()
+
+    def itself():
+        with mine:
+            with mine:
+                pass
+
+    def dies():
+        dead.acquire()
+        go.wait()
+
+    def wants(lock):
+        with lock:
+            pass
+
+    for lock in one, three, swapped, hidden, taken:
+        lock.acquire()
+    def main():
+        for function in fails_to_acquire, may_acquire, acquires_if, left, released, replaces:
+            start(function.__name__, function)
+        start("renames", renames, threading.Lock())
+        start("loops", loops)
+        start("hands_on", hands_on)
+        start("subscripts", subscripts, 0)
+        start("itself", itself)
+        died = start("died", dies)
+        pool = concurrent.futures.ThreadPoolExecutor(2, "pool")
+        pool.submit(subprocess.run, ["tail", "-f", "--pid", str(os.getpid()), "/dev/null"])
+        pool.submit(pool.submit(pow, 2, 2).result)
+        pool.submit(threading.Event().wait)
+        time.sleep(0.2)
+        four.acquire()
+        for name in "one two three four swapped handed hidden dead".split():
+            start("wants " + name, wants, globals()[name])
+        start("wants pool", wants, pools[0])
+        time.sleep(0.2)
+        go.set()
+        died.join()
+    start("main", main).join()
+    del lock
+    print("up", flush=True)
+    rest()
+"""
+
+
+def test_who_holds_a_lock(start: Callable[..., Running], relay: Client, python: str) -> None:
+    """Python has no owner of a plain lock: a wrong holder is worse than none."""
+    running = start(HOLDERS, python=python)
+    with relay.session(python_path=python) as session:
+        session.post("/attach", {"pid": running.pid, "connect_timeout": 30}).ok()
+        answer = session.get("/threads", locals="true").ok()
+        told = {thread["name"]: thread for thread in answer["threads"]}
+        holders = {
+            name.partition(" ")[2]: [
+                (one.get("name"), one["how"]) for one in thread["waits_for"].get("held_by", [])
+            ]
+            for name, thread in told.items()
+            if name.startswith("wants ")
+        }
+        for unknown in ("one", "three", "four", "swapped", "hidden"):
+            assert holders.pop(unknown) == [], unknown
+        assert holders == {
+            "two": [("acquires_if", "acquired it")],
+            "handed": [("hands_on", "acquired it")],
+            "dead": [(None, "a thread that has ended holds it")],
+            "pool": [("subscripts", "holds it")],
+        }
+        assert answer["deadlocks"] == [[told["itself"]["id"]]]
+        text = session.get("/threads", locals="true", format="text").raw.decode()
+        assert "; its holder is not known" in text
+        assert "; a thread that has ended holds it" in text
+        # What the library's functions run for others hides that they would wait.
+        pool = sorted(told[f"pool_{n}"]["waits_for"]["kind"] for n in range(2))
+        assert pool == ["event", "process"]
+        process = next(one for one in told.values() if "pool_0" == one["name"])["waits_for"]
+        assert process["value"].startswith("<subprocess.Popen pid ")
+        assert "['tail', '-f', " in process["value"]
+
+
 def test_evaluations_that_hang(hung: Callable[..., Session]) -> None:
     """An evaluation has a thread of its own: one that blocks for ever holds up nothing."""
     with hung("attach") as session:

@@ -1,4 +1,4 @@
-"""Reads from byte code what a frame is about to call, and which `with` blocks it is in.
+"""Reads from byte code what a frame is about to call, and which locks it holds.
 
 A thread that is blocked in C has no frame for the function in C: the lock that it waits for is on
 the frame's stack, which Python does not show. So we read the instructions before the call, and look
@@ -9,14 +9,14 @@ import dis
 import sys
 import types
 
+from debug_relay.worker.probe.engine import with_blocks
+from debug_relay.worker.probe.inspection import acquired_locks
 from debug_relay.worker.probe.values.attributes import own
 from debug_relay.worker.probe.values.class_facts import key_of, lookup
 
-CODE_BYTES = 1 << 16  # Bytes of the longest function that is read.
 CHAIN = 12  # Instructions of one expression such as `self.pool.lock`.
 AWAIT = 12  # Instructions between `await` and the place where the coroutine is suspended.
 ARGUMENTS = 60  # Instructions between a method and its call: the arguments.
-_HAS_TABLE = sys.version_info >= (3, 11)  # of exceptions; before, blocks are instructions
 _ENTERS = ("BEFORE_WITH", "SETUP_WITH", "BEFORE_ASYNC_WITH", "SETUP_ASYNC_WITH")
 _PASSED = frozenset(("PUSH_NULL", "CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "COPY", "SWAP"))
 _CALLS = frozenset(
@@ -42,12 +42,12 @@ class CallSites(object):
         code = self.frame.f_code
         found = known.get(id(code))
         if found is None:
-            found = known[id(code)] = _read(code)
-        self.steps, self.blocks, self.acquires = found
+            found = known[id(code)] = with_blocks.read(code)
+        self.steps, self.blocks = found
 
     def may_hold(self):
         """Whether the code has a `with` block or calls `acquire`."""
-        return bool(self.blocks) or self.acquires
+        return bool(self.blocks) or "acquire" in self.frame.f_code.co_names
 
     def present(self):
         """The call that the frame makes at this moment: a `Reached` with the name of the method,
@@ -66,38 +66,61 @@ class CallSites(object):
             return self._entered(at)
         return self._called(at)
 
-    def held(self):
+    def entered(self):
         """The context managers of the `with` blocks around the present instruction, the outermost
-        first, each a `Reached`."""
+        first: (address, a `Reached` or None). The address is exact where it can be read; the names
+        in the code may have other values by now.
+        """
         here, found = self.frame.f_lasti, []
-        for entry, spans in self.blocks:
-            if any(start <= here < end for start, end in spans):
-                reached = self._entered(entry)
-                if reached is not None:
-                    found.append(reached)
+        for block in self.blocks:
+            if not block.is_around(here):
+                continue
+            reached = self._entered(block.entry)
+            address = with_blocks.entered(self.frame, block)
+            if address is None and reached is not None:
+                address = id(reached.value)
+            if reached is not None and id(reached.value) != address:
+                reached = None
+            if address and not (reached is not None and self._releases(reached, block)):
+                found.append((address, reached))
         return found
 
+    def _releases(self, reached, block):
+        """Whether code in the block calls `release()` of the lock that it has entered."""
+        return any(
+            called.method == "release"
+            and called.value is reached.value
+            and block.is_around(self.steps[index].offset)
+            for index, _, called in self._calls()
+        )
+
     def acquired(self):
-        """The objects whose `acquire()` was called before the present instruction, and not
-        `release()` since; in the order of the code, which may not be the order in which it ran."""
-        if not self.acquires:
+        """The objects whose `acquire()` has succeeded on each way to the present instruction, and
+        that none has released since."""
+        at = self._index(self.frame.f_lasti)
+        calls = self._calls() if at else []
+        if not any(called.method == "acquire" for _, _, called in calls):
             return []
-        found, here, present = {}, self.frame.f_lasti, self.present()
-        for at, step in enumerate(self.steps):
-            if step.offset >= here:
-                break
-            if step.opname not in _METHODS or step.argval not in ("acquire", "release"):
-                continue
-            reached = self._chain(at - 1)
-            if reached is None:
-                continue
-            if step.argval == "release":
-                found.pop(id(reached.value), None)
-            else:
-                found[id(reached.value)] = reached
-        if present is not None and present.method == "acquire":
-            found.pop(id(present.value), None)
+        ways, found = acquired_locks.ways_back(self.frame.f_code, self.steps), {}
+        for _, _, called in calls:
+            if called.method == "acquire" and id(called.value) not in found:
+                effects = acquired_locks.effects_on(called, self.steps, calls)
+                if acquired_locks.is_acquired(at, ways, effects):
+                    found[id(called.value)] = called
         return list(found.values())
+
+    def _calls(self):
+        """Calls of `acquire` and `release`: (index, whether without arguments, what is called)."""
+        names = self.frame.f_code.co_names
+        if "acquire" not in names and "release" not in names:
+            return []
+        found = []
+        for index, step in enumerate(self.steps):
+            if step.opname in _CALLS:
+                called = self._called(index)
+                if called is not None and called.method in ("acquire", "release"):
+                    found.append((index, not _arguments_of(step), called))
+        return found
 
     # -- expressions
 
@@ -198,7 +221,8 @@ class CallSites(object):
 def _name_of(step):
     """The name whose value the instruction loads."""
     if not step.opname.startswith(("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF",
-                                   "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR")):  # fmt: skip
+                                   "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR",
+                                   "STORE_FAST_LOAD_FAST")):  # fmt: skip
         return None
     name = step.argval[-1] if type(step.argval) is tuple else step.argval
     return name if type(name) is str else None
@@ -252,86 +276,3 @@ def _item(value, key):
     if type(value) in (list, tuple) and type(key) is int and -len(value) <= key < len(value):
         return value[key]
     return _MISSING
-
-
-# -- blocks
-
-
-def _read(code):
-    """(instructions, blocks, whether it calls `acquire`); a block is the index of the instruction
-    that has entered it, and the spans of offsets inside it."""
-    if len(code.co_code) > CODE_BYTES:
-        return [], [], False
-    steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
-    blocks = _blocks_of_table(code, steps) if _HAS_TABLE else _blocks_of_code(steps)
-    return steps, blocks, "acquire" in code.co_names
-
-
-def _blocks_of_code(steps):
-    """Up to 3.10 an instruction begins the block and names its end."""
-    found = []
-    for index, step in enumerate(steps):
-        if step.opname in ("SETUP_WITH", "SETUP_ASYNC_WITH"):
-            entry = index
-            if step.opname == "SETUP_ASYNC_WITH":
-                entry = _before(steps, index, "BEFORE_ASYNC_WITH")
-            if entry is not None:
-                found.append((entry, [(step.offset + 2, step.argval)]))
-    return found
-
-
-def _blocks_of_table(code, steps):
-    """From 3.11 on a table says which instructions are covered by which handler, the innermost
-    only: a handler's own instructions are covered by the next one."""
-    try:
-        table = list(dis._parse_exception_table(code))
-    except (AttributeError, ValueError, IndexError, StopIteration):
-        return []
-    index_of = {step.offset: index for index, step in enumerate(steps)}
-    handlers = {}  # offset of a handler of `with` → its direct spans
-    for entry in table:
-        at = index_of.get(entry.target)
-        if at is None or at + 1 >= len(steps):
-            continue
-        if steps[at + 1].opname == "WITH_EXCEPT_START":
-            handlers.setdefault(entry.target, []).append((entry.start, entry.end))
-    found = []
-    for target, spans in sorted(handlers.items(), key=lambda one: min(one[1])):
-        first = index_of.get(min(spans)[0])
-        entry = None if first is None else _entry_before(steps, first)
-        if entry is not None:
-            found.append((entry, _with_nested(table, target, spans)))
-    return found
-
-
-def _with_nested(table, target, spans):
-    """The spans with those of blocks inside: their handlers lie in these spans."""
-    spans, pending = list(spans), [target]
-    seen = {target}
-    while pending:
-        outer = pending.pop()
-        for entry in table:
-            if entry.target in seen:
-                continue
-            covered = [one for one in table if one.start <= entry.target < one.end]
-            if any(one.target == outer for one in covered):
-                seen.add(entry.target)
-                pending.append(entry.target)
-                spans += [(e.start, e.end) for e in table if e.target == entry.target]
-    return spans
-
-
-def _entry_before(steps, first):
-    for index in range(first - 1, max(-1, first - ARGUMENTS), -1):
-        if steps[index].opname in ("BEFORE_WITH", "BEFORE_ASYNC_WITH"):
-            return index
-        if steps[index].opname == "LOAD_SPECIAL" and "exit__" in steps[index].argrepr:
-            return index
-    return None
-
-
-def _before(steps, index, name):
-    for at in range(index - 1, max(-1, index - ARGUMENTS), -1):
-        if steps[at].opname == name:
-            return at
-    return None

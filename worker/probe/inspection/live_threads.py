@@ -263,7 +263,7 @@ def wait_row(waits, key, view, number):
     if wait is None:
         return None
     by = [
-        holder_row(number(holder), how, level.place() if level else None)
+        holder_row(None if holder is None else number(holder), how, level and level.place())
         for holder, level, how in waits.holders(key)
     ]
     shown = view.text(wait.subject) if wait.subject is not None else None

@@ -12,7 +12,7 @@ from debug_relay.worker.probe.engine.library_files import is_library
 from debug_relay.worker.probe.engine.threads import running_frames
 from debug_relay.worker.probe.inspection.call_sites import CallSites
 from debug_relay.worker.probe.inspection.live_threads import live_view, wait_row
-from debug_relay.worker.probe.inspection.waits import Level, Wait, Waits
+from debug_relay.worker.probe.inspection.waits import AWAITED, Level, Wait, Waits
 from debug_relay.worker.probe.values.class_facts import full_name, key_of
 from debug_relay.worker.probe.values.rendering import View, clean
 from debug_relay.worker.probe.values.stdlib_states import slot
@@ -93,7 +93,7 @@ class TaskWaits(Waits):
             return Wait("task", future)
         if type(future) is vars(_tasks()).get("_GatheringFuture"):
             wait = Wait("tasks", None)
-            wait.subjects = list(getattr(future, "_children", ()))[:GATHERED]
+            wait.needed = list(getattr(future, "_children", ()))[:AWAITED]
             return wait
         if self.found[key] is not None:
             return self.found[key]
@@ -107,14 +107,14 @@ class TaskWaits(Waits):
                 break
         return Wait("future", future, reached and reached.value is future and reached.text or None)
 
-    def _holders_of(self, subject, waiting):
-        if id(subject) in self.tasks and id(subject) in self.stacks:
-            return [(id(subject), None, "is it")]
+    def _holders_of(self, subject, wait):
+        if id(subject) in self.tasks:
+            return [(id(subject), None, "is it")] if id(subject) in self.stacks else []
         if full_name(type(subject)) == "concurrent.futures._base.Future":
             found = self.threads().all_holders().get(id(subject), ())
             ids = self.live.ids()
             return [(ids[ident], level, how) for ident, level, how in found if ident in ids]
-        return super()._holders_of(subject, waiting)
+        return super()._holders_of(subject, wait)
 
     def threads(self):
         if self._of_threads is None:

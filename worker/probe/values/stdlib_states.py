@@ -348,6 +348,27 @@ def _pool(view, value, kind, depth):
     return _said(kind, value, "%d of %d threads" % (size, most), queued, ended)
 
 
+# -- processes
+
+
+def _process(view, value, kind, depth):
+    held = own(value, kind)
+    pid, code, args = held.get("pid"), held.get("returncode"), held.get("args")
+    if type(pid) is not int:
+        return None
+    state = "ended %d" % code if type(code) is int else "pid %d" % pid
+    inside = view.inside(args, ".args", depth) if args is not None and depth else ""
+    return _said(kind, value, state, inside)
+
+
+def _process_of_function(view, value, kind, depth):
+    held = own(value, kind)
+    name, started = held.get("_name"), held.get("_popen")
+    pid = None if started is None else own(started, type(started)).get("pid")
+    shown = repr(printable(name)[:NAME]) if type(name) is str else ""
+    return _said(kind, value, shown, "pid %d" % pid if type(pid) is int else "not started")
+
+
 _IN_PYTHON = {
     "threading._RLock": _python_rlock,
     "threading.Event": _event,
@@ -366,6 +387,9 @@ _IN_PYTHON = {
     "concurrent.futures._base.Future": _future,
     "concurrent.futures.thread.ThreadPoolExecutor": _pool,
     "multiprocessing.synchronize.SemLock": _process_lock_of_python,
+    "subprocess.Popen": _process,
+    "asyncio.subprocess.Process": _process,
+    "multiprocessing.process.BaseProcess": _process_of_function,
 }
 _PACKAGES = {
     "_asyncio": "asyncio",
