@@ -348,9 +348,9 @@ def test_who_holds_a_lock(start: Callable[..., Running], relay: Client, python: 
         assert "; its holder is not known" in text
         assert "; a thread that has ended holds it" in text
         # What the library's functions run for others hides that they would wait.
-        pool = sorted(told[f"pool_{n}"]["waits_for"]["kind"] for n in range(2))
-        assert pool == ["event", "process"]
-        process = next(one for one in told.values() if "pool_0" == one["name"])["waits_for"]
+        pool = {told[f"pool_{n}"]["waits_for"]["kind"]: told[f"pool_{n}"] for n in range(2)}
+        assert sorted(pool) == ["event", "process"]
+        process = pool["process"]["waits_for"]
         assert process["value"].startswith("<subprocess.Popen pid ")
         assert "['tail', '-f', " in process["value"]
 
