@@ -27,8 +27,14 @@ PROGRAM = """
             ran.append(self.name)
             return self.name
 
+    class Proxy:
+        @property
+        def __class__(self):
+            ran.append("Proxy")
+            raise GeneratorExit
+
     ran = []
-    ann, bob = Account("ann"), Account("bob")
+    ann, bob, proxy = Account("ann"), Account("bob"), Proxy()
     first, jobs, event = threading.Barrier(2), queue.Queue(5), threading.Event()
 
     def transfer(source, target, amount):
@@ -61,6 +67,8 @@ PROGRAM = """
         thread.start()
         return thread
 
+    for _ in range(300):
+        sleeper(0)  # code that runs often has other instructions on 3.11
     pool = concurrent.futures.ThreadPoolExecutor(1, "pool")
     future = pool.submit(slow, 7)
     one = start("one", transfer, ann, bob, 5)

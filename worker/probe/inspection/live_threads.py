@@ -109,7 +109,7 @@ class LiveThreads(object):
         name, path, line = level.place()
         pairs = level.values.items() if level.is_own else ()
         if frame.f_code.co_name == "<module>":
-            pairs = [(key, value) for key, value in pairs if not isinstance(value, _DEFINED)]
+            pairs = [(key, value) for key, value in pairs if not issubclass(type(value), _DEFINED)]
         pairs = [pair for pair in pairs if not is_made_by_tool(pair[0])]
         return {
             "number": level.number,

@@ -56,7 +56,7 @@ class RelayRequests(object):
         response = {"type": "response", "request_seq": seq, "command": COMMAND, "success": True}
         try:
             response["body"] = {"result": command(**arguments)}
-        except Exception:
+        except BaseException:  # the program's classes may raise any
             response["success"] = False
             response["message"] = traceback.format_exc()[-_MOST_WORDS:]
         self.probe.engine.send(response)
