@@ -152,13 +152,14 @@ class SetBreakpoints(SessionParams, kw_only=True):
 
 
 class ValueChange(Result, kw_only=True):
-    """A change that a watchpoint has seen, and the line that made it."""
+    """A change that a watchpoint has seen, and the line that made it: none if code that is not
+    watched has made it."""
 
     id: str
     watch: str
     before: str
     after: str
-    location: Location
+    location: Location | None = None
 
 
 class Breakpoint(Result, kw_only=True):

@@ -27,9 +27,8 @@ def breakpoint(point: breakpoints.Breakpoint) -> str:
     marks += [f"hit {plural(point.hit_count, 'time')}"] if point.hit_count else []
     if point.change is not None:
         change, at = point.change, point.change.location
-        marks.append(
-            f"last {short(change.before, 60)} → {short(change.after, 60)} by {at.path}:{at.line}"
-        )
+        by = "code that is not watched" if at is None else f"{at.path}:{at.line}"
+        marks.append(f"last {short(change.before, 60)} → {short(change.after, 60)} by {by}")
     marks += [short(point.message)] if point.message else []
     marks += [f"→ {short(point.suggestion)}"] if point.suggestion else []
     return "  ".join([f"{point.id} {where}", *(short(mark, 300) for mark in marks)])

@@ -48,7 +48,8 @@ def stop(report: stop_report.Stop, headline: bool = True) -> Iterator[Line]:
         yield f"hit: {', '.join(report.hit_breakpoints)}"
     for change in report.value_changes:
         values = f"{short(change.before, _VALUE)} → {short(change.after, _VALUE)}"
-        yield f"{change.watch}: {values}, by {location_text(change.location)}"
+        by = location_text(change.location) if change.location else "code that is not watched"
+        yield f"{change.watch}: {values}, by {by}"
     if report.exception is not None:
         yield f"exception: {raised_text(report.exception.type, report.exception.message, 300)}"
         yield from _causes(report.exception.traceback or "")

@@ -34,6 +34,17 @@ class Message(Struct):
     body: Raw = _NULL
 
 
+class SeenChange(Struct):
+    """A change that a watchpoint has seen. Without a place it is unknown which line made it."""
+
+    id: str
+    before: str
+    after: str
+    path: str | None = None
+    line: int | None = None
+    function: str | None = None
+
+
 class StoppedBody(Struct, rename="camel"):
     reason: str
     thread_id: int | None = None
@@ -45,6 +56,7 @@ class StoppedBody(Struct, rename="camel"):
     # Added by the probe: function, path, line and module.
     relay_place: tuple[str, str, int, str | None] | None = None
     relay_passed: tuple[str, str] | None = None  # type and message of what a step has passed
+    relay_changes: list[SeenChange] | None = None
 
 
 class ContinuedBody(Struct, rename="camel"):

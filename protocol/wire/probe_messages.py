@@ -538,18 +538,6 @@ class TraceNews(Struct):
     breakpoint: bool = False  # a breakpoint stops the program there anyway
 
 
-class WatchedChange(Struct):
-    """A watchpoint has seen a change; its stop follows."""
-
-    id: str
-    before: str
-    after: str
-    hits: int
-    path: str
-    line: int
-    function: str
-
-
 class Left(Struct):
     """The remains of a detach: everything else was removed."""
 
@@ -574,5 +562,4 @@ EVENTS: Final[dict[str, Any]] = {
     "relayStop": answers.StopReport,
     "relaySubprocess": ChildStarted,
     "relayTrace": TraceNews,
-    "relayWatched": WatchedChange,
 }

@@ -9,7 +9,8 @@ import msgspec
 
 from debug_relay.protocol.models.breakpoints import ValueChange
 from debug_relay.protocol.models.fields import Location
-from debug_relay.protocol.wire.probe_messages import FoundFunction, WatchedChange
+from debug_relay.protocol.wire.dap import SeenChange
+from debug_relay.protocol.wire.probe_messages import FoundFunction
 from debug_relay.worker.breakpoints import never_found
 from debug_relay.worker.breakpoints.functions import place
 from debug_relay.worker.breakpoints.published import PublishedBreakpoints
@@ -57,23 +58,28 @@ class BreakpointEvents:
             entry.message, entry.suggestion = _HOT, _HOT_ADVICE
             self._published.journal("changed", [entry])
 
-    def value_changed(self, news: WatchedChange) -> None:
-        """A watchpoint has seen a change; its stop follows."""
-        if news.id in self._table:
-            entry = self._table.one(news.id)
+    def changed(self, seen: list[SeenChange]) -> list[ValueChange]:
+        """Count the changes for which a thread has stopped at watchpoints."""
+        found = []
+        for change in seen:
+            if change.id not in self._table:
+                continue
+            entry = self._table.one(change.id)
             entry.hit_count += 1
+            location = None
+            if change.path is not None and change.line is not None:
+                location = Location(
+                    path=change.path, line=change.line, column=1, function=change.function or ""
+                )
             entry.change = ValueChange(
                 id=entry.id,
                 watch=entry.watch or "",
-                before=news.before,
-                after=news.after,
-                location=Location(path=news.path, line=news.line, column=1, function=news.function),
+                before=change.before,
+                after=change.after,
+                location=location,
             )
-
-    def changes_at(self, ids: list[str]) -> list[ValueChange]:
-        """The changes that the watchpoints among these have seen."""
-        found = [self._table.one(id).change for id in ids if id in self._table]
-        return [change for change in found if change is not None]
+            found.append(entry.change)
+        return found
 
     async def never_found(self, files: Iterable[str]) -> list[str]:
         """The warnings, after the program's end, about functions that it never had. `files` are the

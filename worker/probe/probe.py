@@ -12,7 +12,7 @@ and detaches forked children. It uses the debugger only by the verbs of `engine.
 
 In:  requests `relay` with `{"do": …}` and their fields; see `engine.connection.relay_requests`.
 Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayGreenlets`, `relayLog`,
-     `relayStop`, `relaySubprocess`, `relayTrace`, `relayWatched`; and in each `stopped` its place,
+     `relayStop`, `relaySubprocess`, `relayTrace`; and in each `stopped` its place,
      `relayPlace`.
 """
 

@@ -95,7 +95,8 @@ class DapEvents:
                 return
         if self._debuggee.target is not None:
             self._debuggee.target.flush_output()
-        hits = []
+        hits: list[str] = []
+        changes = self._breakpoints.events.changed(event.relay_changes or [])
         if location and reason == "breakpoint":
             hits = await self._breakpoints.hit(server, location, server.engine.hits_in(event))
             if at_goal and not hits:
@@ -115,7 +116,7 @@ class DapEvents:
             self._stops.stop_id + 1,
             server.pid or None,
             server.is_child,
-            self._breakpoints.events.changes_at(hits),
+            [change for change in changes if change.id in hits],
             _passed(event),
         )
         self._stops.begin(stop, event.all_threads_stopped)

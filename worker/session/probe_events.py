@@ -42,7 +42,6 @@ class ProbeEvents:
             "relayGreenlets": self._greenlets,
             "relayHot": self._hot_breakpoint,
             "relayLog": self._log_point,
-            "relayWatched": self._value_changed,
         }
 
     async def _stop_report(self, server: DebugServer, answer: StopReport) -> None:
@@ -72,9 +71,6 @@ class ProbeEvents:
 
     async def _function_found(self, server: DebugServer, event: probe.FunctionAppeared) -> None:
         self._breakpoints.events.appeared(event.id, event)
-
-    async def _value_changed(self, server: DebugServer, event: probe.WatchedChange) -> None:
-        self._breakpoints.events.value_changed(event)
 
     async def _greenlets(self, server: DebugServer, event: probe.Greenlets) -> None:
         self._log.say(

@@ -11,6 +11,7 @@ import os
 import weakref
 
 from debug_relay.worker.probe.engine.frames import MONITORED
+from debug_relay.worker.probe.engine.threads import running_frames
 from debug_relay.worker.probe.engine.watched_code import WatchedCode, stop_here, stop_soon
 from debug_relay.worker.probe.runtime.expressions import Expression
 from debug_relay.worker.probe.runtime.muted_output import unmute
@@ -90,7 +91,7 @@ class Watchpoints(object):
         self.probe = probe
         self.table = {}
         self.code = None
-        self.last = {}  # thread ident → the place of its last watched line
+        self.last = {}  # thread ident → the place of its last watched line that may make a change
         probe.commands.update(watchpoints=self.change)
 
     def change(self, set=(), remove=()):
@@ -121,6 +122,7 @@ class Watchpoints(object):
             return {point.id: "%s: %s" % (type(error).__name__, error)}
         return {}
 
+    @running_frames.steady
     def renew(self):
         lines = {}
         for point in list(self.table.values()):
@@ -131,8 +133,12 @@ class Watchpoints(object):
         if self.code is None:
             if not lines:
                 return
-            self.code = WatchedCode(self.probe, self.at_line, self.at_return)
+            self.code = WatchedCode(self.probe, self.at_line, self.at_return, self.at_entry)
         self.code.change(lines)
+        for ident, frame in running_frames.of_all().items():
+            place = self.code.line_of(frame)
+            if place is not None:
+                self.last[ident] = place
 
     def hits(self):
         return {point.id: point.hits for point in list(self.table.values())}
@@ -153,7 +159,7 @@ class Watchpoints(object):
         self.last[_ident()] = [code.co_filename, frame.f_lineno, code.co_name]
         if not changes:
             return False
-        self.tell(changes, before or self.last[_ident()])
+        self.note(changes, before)
         this_thread = self.probe.this_thread
         hits = [point.id for point, _ in changes]
         this_thread.frame = frame
@@ -162,12 +168,18 @@ class Watchpoints(object):
             stop_here(self.probe.engine, frame)
         return True
 
+    def at_entry(self, frame):
+        """A watched function begins, or goes on: what has changed since the last watched line was
+        changed by code that is not watched, unless a watched line calls this function."""
+        self.last[_ident()] = self.code.line_of(frame.f_back)
+
     def at_return(self, frame):
         changes = self.changes(frame)
+        self.at_entry(frame)
         if not changes:
             return
         code = frame.f_code
-        self.tell(changes, [code.co_filename, frame.f_lineno, code.co_name])
+        self.note(changes, [code.co_filename, frame.f_lineno, code.co_name])
         this_thread = self.probe.this_thread
         this_thread.hits = [point.id for point, _ in changes]
         if MONITORED:
@@ -221,18 +233,22 @@ class Watchpoints(object):
                 )
             return None
 
-    def tell(self, changes, place):
-        path, line, function = place
-        for point, (before, after) in changes:
-            self.probe.emit(
-                "relayWatched",
-                {
-                    "id": point.id,
-                    "before": before,
-                    "after": after,
-                    "hits": point.hits,
-                    "path": path,
-                    "line": line,
-                    "function": function,
-                },
-            )
+    def note(self, changes, place):
+        """Keep the changes for the event of this thread's stop; `place` is None if it is unknown
+        which line made them."""
+        path, line, function = place or (None, None, None)
+        self.probe.this_thread.changes = [
+            {
+                "id": point.id,
+                "before": before,
+                "after": after,
+                "path": path,
+                "line": line,
+                "function": function,
+            }
+            for point, (before, after) in changes
+        ]
+
+    def changes_now(self):
+        """The changes for which this thread stops."""
+        return self.probe.this_thread.__dict__.pop("changes", None)

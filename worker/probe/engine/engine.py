@@ -154,10 +154,10 @@ class Engine(object):
         """The object that numbers the variables of a stopped thread's frames."""
         return self.db.suspended_frames_manager.get_frame_tracker(thread_id)
 
-    def on_stop_event(self, reported, place, passed):
+    def on_stop_event(self, reported, place, passed, changes):
         """Call `reported(thread_id)` when the event `stopped` is created. The event also contains
-        `place(thread_id)`, so that the worker need not request the stack, and `passed()`, the
-        exception that the step has passed.
+        `place(thread_id)`, so that the worker need not request the stack; `passed()`, the exception
+        that the step has passed; and `changes()`, which watchpoints have seen.
         """
         factory = sys.modules[_BUNDLE + "net_command_factory_json"].NetCommandFactoryJson
         of_all = "make_thread_suspend_single_notification"
@@ -175,6 +175,7 @@ class Engine(object):
             event = message.as_dict
             event["body"]["relayPlace"] = found
             event["body"]["relayPassed"] = passed()
+            event["body"]["relayChanges"] = changes()
             return type(message)(message.id, message.seq, event, is_json=True)
 
         def told_for_all(this, db, thread_id, *arguments):

@@ -37,8 +37,11 @@ class Returns(object):
 class Profiled(object):
     """Up to 3.11."""
 
-    def __init__(self, report):
-        self.report = report
+    def __init__(self, report, began=None):
+        """`began` is called with the frame of such a function where it begins, and where it ends by
+        an exception.
+        """
+        self.report, self.began = report, began
         self.codes = {}  # id of a code object → the code object, which is held so
         self.function = self.event  # one object, to be found again
 
@@ -55,8 +58,12 @@ class Profiled(object):
         if codes is None:
             if sys.getprofile() is self.function:
                 sys.setprofile(None)
-        elif event == "return" and id(frame.f_code) in codes and has_returned(frame):
+        elif id(frame.f_code) not in codes:
+            return
+        elif event == "return" and has_returned(frame):
             self.report(frame, value)
+        elif self.began is not None:
+            self.began(frame)
 
     def end(self):
         self.codes = None

@@ -13,6 +13,7 @@ from debug_relay.worker.probe.engine.frames import MONITORED
 from debug_relay.worker.probe.engine.returns import Profiled
 from debug_relay.worker.probe.engine.threads import running_frames
 
+CALLERS = 20  # Frames between a watched function and the watched line that has called it.
 TOOLS = (3, 4)  # numbers that Python reserves for nobody
 NAME = "relay watch"
 OURS = "'relay:watch_"
@@ -20,11 +21,12 @@ FIRST = (1 << 30) + (1 << 28)  # pydevd's numbers for the lines; those of breakp
 
 
 class WatchedCode(object):
-    """`at_line(frame)` and `at_return(frame)` are called in the thread that runs the code."""
+    """`at_line(frame)`, `at_return(frame)` and `at_entry(frame)` are called in the thread that runs
+    the code."""
 
-    def __init__(self, probe, at_line, at_return):
+    def __init__(self, probe, at_line, at_return, at_entry):
         self.probe = probe
-        self.at_line, self.at_return = at_line, at_return
+        self.at_line, self.at_return, self.at_entry = at_line, at_return, at_entry
         self.lines = {}  # the debugger's name of a file → lines
         self.way = Monitoring(self) if MONITORED else Tracing(self)
 
@@ -42,6 +44,19 @@ class WatchedCode(object):
         if not wanted:
             return False
         return any(line in wanted for _, _, line in code.co_lines() if line)
+
+    def line_of(self, frame):
+        """[path, line, function] of the watched line that this frame or one that called it runs;
+        None if there is none.
+        """
+        for _ in range(CALLERS):
+            if frame is None:
+                return None
+            code = frame.f_code
+            if frame.f_lineno in self.lines.get(self.probe.engine.canonical(code.co_filename), ()):
+                return [code.co_filename, frame.f_lineno, code.co_name]
+            frame = frame.f_back
+        return None
 
     def remove(self):
         self.lines = {}
@@ -68,7 +83,7 @@ class Monitoring(object):
         monitoring.set_events(self.tool, events.PY_START | events.PY_RESUME)
         for frame in running_frames.of_all().values():
             while frame is not None:
-                self.begins(frame.f_code, 0)
+                self.runs(frame.f_code)
                 frame = frame.f_back
         monitoring.restart_events()
 
@@ -86,12 +101,25 @@ class Monitoring(object):
         return False
 
     def begins(self, code, offset):
-        """Called by Python once for each code; its answer ends such calls for that code."""
-        if id(code) not in self.codes and self.watched.wants(code):
-            events = sys.monitoring.events
-            self.codes[id(code)] = code
-            sys.monitoring.set_local_events(self.tool, code, events.LINE | events.PY_RETURN)
-        return sys.monitoring.DISABLE
+        """Called by Python once for each code that is not watched; its answer ends such calls for
+        that code.
+        """
+        if not self.runs(code):
+            return sys.monitoring.DISABLE
+        self.watched.at_entry(sys._getframe(1))
+        return None
+
+    def runs(self, code):
+        """Request the events of code that runs, if it is watched."""
+        if id(code) in self.codes:
+            return True
+        if not self.watched.wants(code):
+            return False
+        events = sys.monitoring.events
+        wanted = events.LINE | events.PY_RETURN | events.PY_START | events.PY_RESUME
+        self.codes[id(code)] = code
+        sys.monitoring.set_local_events(self.tool, code, wanted)
+        return True
 
     def line(self, code, number):
         if number in self.watched.lines.get(self.file_of(code), ()):
@@ -144,7 +172,9 @@ class Tracing(object):
         kept = set(self.places)
         watched.probe.points.watched_lines.change(put, [id for id in gone if id not in kept])
         if watched.lines and self.profiled is None:
-            self.profiled = Profiled(lambda frame, value: watched.at_return(frame))
+            self.profiled = Profiled(
+                lambda frame, value: watched.at_return(frame), watched.at_entry
+            )
             engine.hooks.around("handle_breakpoint_condition", "watchpoints", self.deciding)
         elif not watched.lines:
             self.remove_hook()

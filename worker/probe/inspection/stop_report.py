@@ -52,7 +52,8 @@ class StopReports(object):
 
     def hook(self):
         passed = self.probe.step_unwinding.passed_now
-        self.probe.engine.on_stop_event(self.due_now, self.place, passed)
+        changes = self.probe.watchpoints.changes_now
+        self.probe.engine.on_stop_event(self.due_now, self.place, passed, changes)
 
     def place(self, thread_id):
         """The place for the `stopped` event; None at an exception, whose column the debugger
