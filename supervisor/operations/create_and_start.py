@@ -24,6 +24,7 @@ from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import State
 from debug_relay.protocol.validation.cross_field_rules import OF_MODE, file_of, is_absolute
 from debug_relay.protocol.wire.frames import Caller
+from debug_relay.supervisor.operations.breakpoint_batch import scoped
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
@@ -115,11 +116,17 @@ class _Starting:
 
 def _placed(spec: BreakpointSpec, params: CreateSession) -> BreakpointSpec:
     """A breakpoint whose relative file is found in the launch's cwd, without a project root."""
+    spec = scoped(spec, params.script, lambda file: _in_cwd(file, params))
     file, _ = file_of(msgspec.structs.asdict(spec) | {"source": msgspec.to_builtins(spec.source)})
-    if params.project_root is not None or params.cwd is None or file is None or is_absolute(file):
+    if file is None or _in_cwd(file, params) == file:
         return spec
-    found = os.path.join(params.cwd, file)
-    return msgspec.structs.replace(spec, file=found, source=None)
+    return msgspec.structs.replace(spec, file=_in_cwd(file, params), source=None)
+
+
+def _in_cwd(file: str, params: CreateSession) -> str:
+    if params.project_root is not None or params.cwd is None or is_absolute(file):
+        return file
+    return os.path.join(params.cwd, file)
 
 
 def _first_call(params: CreateSession) -> SessionParams | None:

@@ -36,6 +36,7 @@ from debug_relay.protocol.trace_pages import fitted
 from debug_relay.protocol.validation.cross_field_rules import file_of
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.operations.breakpoint_batch import scoped
 from debug_relay.supervisor.operations.crash import crash_of
 from debug_relay.supervisor.operations.worker_calls import FORMAT, WorkerCalls
 from debug_relay.supervisor.output.tail import last_output
@@ -196,7 +197,7 @@ class _OneRun:
             msgspec.structs.asdict(spec) | {"source": msgspec.to_builtins(spec.source)}
         )
         if not isinstance(file, str):
-            return spec
+            return scoped(spec, self._params.script, self._found)
         return msgspec.structs.replace(spec, file=self._found(file), source=None)
 
     def _found(self, file: str) -> str:

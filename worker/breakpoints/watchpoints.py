@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec, WatchScope
+from debug_relay.protocol.rendering.text import plural
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.breakpoints.table import Entry
 from debug_relay.worker.debugger.hub import Hub
@@ -19,7 +20,7 @@ from debug_relay.worker.source.functions import find_function
 
 NO_PROBE: Final = "this session has no probe (attached by port), which would watch the value"
 COST: Final = (
-    "the value is read at each of {lines} lines: one that runs takes about 2 µs more from Python "
+    "the value is read at {lines}: each that runs takes about 2 µs more from Python "
     "3.12 on and about 4 µs before; all other code runs as without it from 3.12 on"
 )
 
@@ -106,7 +107,7 @@ async def find_lines(
 
 def _take(entry: Entry, lines: dict[str, list[int]]) -> None:
     entry.watched_lines, entry.verified = lines, True
-    entry.message = COST.format(lines=sum(map(len, lines.values())))
+    entry.message = COST.format(lines=plural(sum(map(len, lines.values())), "line"))
     entry.suggestion = None
 
 
