@@ -398,6 +398,8 @@ MEDIA: Final[Mapping[str, str]] = {
 }
 
 # Request headers: what they mean, and their schema.
+# The characters of a name in a header: those of ISO 8859-1 that can be seen, and the blank.
+_PRINTABLE: Final = "^[ -~\u00a1-\u00ac\u00ae-\u00ff]*$"
 HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "X-Request-ID": (
         "Returned in the header and in `meta`; generated if absent.",
@@ -405,12 +407,12 @@ HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     ),
     "X-Agent": (
         "The caller's name, if no token gives one; events and the audit log contain it.",
-        {"type": "string", "maxLength": 100},
+        {"type": "string", "maxLength": 100, "pattern": _PRINTABLE},
     ),
     "X-Human-Front": (
         "Only fronts that a person uses send it: their own name. A person's calls that change the "
         "run take the lease for 30 s, if nobody has it.",
-        {"type": "string", "maxLength": 40},
+        {"type": "string", "maxLength": 40, "pattern": _PRINTABLE},
     ),
     "X-Lease-Key": (
         "A secret of the caller's own choice. A lease that is taken by a call with it belongs to "
@@ -420,7 +422,7 @@ HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "If-Stop": (
         "The `stop_id` that the caller has seen. If the program has resumed or stopped "
         "again since, the call is refused with 409 STOP_CHANGED.",
-        {"type": "integer", "minimum": 0},
+        {"type": "integer", "minimum": 0, "maximum": 2**53},
     ),
     "Last-Event-ID": (
         "The `id` of the last event that the client has; the stream goes on behind it. It counts "

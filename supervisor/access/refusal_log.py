@@ -1,7 +1,8 @@
 """Logs refused connections and requests, so that a refused caller cannot fill the logs.
 
-The relay's log and the audit log get one line for each uid and reason within a period, and one more
-at the period's end with the count of the others. This module does not decide who is refused.
+The relay's log and the audit log get one line for each uid, or address elsewhere, and reason within
+a period, and one more at the period's end with the count of the others. This module does not decide
+who is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BEFORE_AUTHENTICATION: Final = frozenset(
     {Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN, Code.UNAUTHENTICATED}
 )
 
-_Key = tuple[str, int, str]  # event, uid, reason
+_Key = tuple[str, int, str | None, str]  # event, uid, address elsewhere, reason
 
 
 class _Counted(Struct):
@@ -46,12 +47,14 @@ class RefusalLog:
         # How often each event has happened since the start.
         self.totals: Counter[str] = Counter()
 
-    def note(self, event: str, uid: int, reason: str, **seen: Any) -> None:
+    def note(
+        self, event: str, uid: int, reason: str, *, address: str | None = None, **seen: Any
+    ) -> None:
         """Counts one refusal; `seen` are further fields for the line of the first one."""
         self.totals[event] += 1
-        key = event, uid, reason
+        key = event, uid, address, reason
         if key not in self._counted and len(self._counted) >= _MOST_KINDS:
-            key, seen = (event, -1, _OTHERS), {}
+            key, seen = (event, -1, None, _OTHERS), {}
         if (counted := self._counted.get(key)) is not None:
             counted.more += 1
             return
@@ -78,7 +81,7 @@ class RefusalLog:
             "request.refused",
             uid,
             f"{error.code.value}: {reason}" if reason else error.code.value,
-            **({"address": address} if address is not None else {}),
+            address=address,
             caller=caller,
             request_id=id,
             method=method[:_SHOWN_CHARACTERS],
@@ -100,8 +103,10 @@ class RefusalLog:
             )
 
     def _write(self, key: _Key, count: int, seen: dict[str, Any]) -> None:
-        event, uid, reason = key
+        event, uid, address, reason = key
         fields = {"uid": uid, "reason": reason, "count": count, **seen}
+        if address is not None:
+            fields["address"] = address
         _log.warning(event, **fields)
         if self._audit is not None:
             self._audit.refused(event, fields)

@@ -21,6 +21,7 @@ PROTOCOL: Final = "debug-relay"
 TICKET_PREFIX: Final = "ticket."
 TICKET_SECONDS: Final = 30.0  # A ticket is used within this time, or never.
 _MOST: Final = 1024  # Tickets that nobody has used yet; the oldest one goes first.
+_MOST_OF_A_CALLER: Final = 64  # Of these, the tickets of one caller.
 _LONGEST: Final = 100  # Characters of a ticket.
 
 
@@ -43,6 +44,10 @@ class Tickets:
         while len(self._open) >= _MOST:
             del self._open[next(iter(self._open))]
         token = self._tokens.hash_of(caller.name) if self._tokens is not None else None
+        who = caller.uid, token
+        mine = [text for text, ticket in self._open.items() if (ticket.uid, ticket.token) == who]
+        if len(mine) >= _MOST_OF_A_CALLER:
+            del self._open[mine[0]]
         text = secrets.token_urlsafe(24)
         self._open[text] = Ticket(caller.uid, token, caller.key, now + TICKET_SECONDS)
         return text

@@ -1,6 +1,6 @@
 """Bounds the memory of request bodies that are being received or not yet answered.
 
-Each body has a bound of its own, but a thousand connections of one user would still fill the
+Each body has a bound of its own, but a thousand connections of one caller would still fill the
 memory. Small bodies are not counted, so short calls are never refused because of other callers'
 long ones.
 """
@@ -15,8 +15,8 @@ from typing import Final
 from debug_relay.protocol.errors import Code, RelayError
 
 MOST_BYTES: Final = 96 * 1024 * 1024  # All request bodies that are in memory at one time.
-# The request bodies of one user that are in memory at one time.
-MOST_BYTES_OF_A_UID: Final = 64 * 1024 * 1024
+# The request bodies of one user, or of one address elsewhere, that are in memory at one time.
+MOST_BYTES_OF_A_SOURCE: Final = 64 * 1024 * 1024
 # A body up to this size is always taken: as much waits in a connection's buffers anyway.
 SMALL_BYTES: Final = 64 * 1024
 
@@ -24,42 +24,42 @@ SMALL_BYTES: Final = 64 * 1024
 class Share:
     """The bytes that one request has taken."""
 
-    def __init__(self, all_of_it: InFlight, uid: int) -> None:
+    def __init__(self, all_of_it: InFlight, source: str) -> None:
         self._all = all_of_it
-        self._uid = uid
+        self._source = source
         self._bytes = 0
 
     def grow(self, size: int) -> None:
         """Takes `size` more bytes, announced or received; raises RelayError if there is no room."""
         before, self._bytes = self._bytes, self._bytes + size
-        self._all.add(self._uid, _counted(self._bytes) - _counted(before))
+        self._all.add(self._source, _counted(self._bytes) - _counted(before))
 
     def end(self) -> None:
-        self._all.remove(self._uid, _counted(self._bytes))
+        self._all.remove(self._source, _counted(self._bytes))
 
 
 class InFlight:
     def __init__(self) -> None:
-        self._by_uid: Counter[int] = Counter()
+        self._by_source: Counter[str] = Counter()
 
     @contextmanager
-    def share(self, uid: int) -> Iterator[Share]:
+    def share(self, source: str) -> Iterator[Share]:
         """The share of a request, until it is answered."""
-        share = Share(self, uid)
+        share = Share(self, source)
         try:
             yield share
         finally:
             share.end()
 
-    def add(self, uid: int, size: int) -> None:
-        self._by_uid[uid] += size
+    def add(self, source: str, size: int) -> None:
+        self._by_source[source] += size
         # A single body is accepted, however large the settings allow it to be.
-        is_alone = self._by_uid.total() == size
+        is_alone = self._by_source.total() == size
         if size <= 0 or is_alone:
             return
         for taken, most, whose in (
-            (self._by_uid[uid], MOST_BYTES_OF_A_UID, f" of uid {uid}"),
-            (self._by_uid.total(), MOST_BYTES, ""),
+            (self._by_source[source], MOST_BYTES_OF_A_SOURCE, f" of {source}"),
+            (self._by_source.total(), MOST_BYTES, ""),
         ):
             if taken > most:
                 raise RelayError(
@@ -72,10 +72,10 @@ class InFlight:
                     max_bytes=most,
                 )
 
-    def remove(self, uid: int, size: int) -> None:
-        self._by_uid[uid] -= size
-        if not self._by_uid[uid]:
-            del self._by_uid[uid]
+    def remove(self, source: str, size: int) -> None:
+        self._by_source[source] -= size
+        if not self._by_source[source]:
+            del self._by_source[source]
 
 
 def _counted(size: int) -> int:

@@ -7,6 +7,7 @@ the envelope. The handler knows what a request means.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import socket
 import sys
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -26,10 +27,12 @@ from debug_relay.supervisor.access.refusal_log import RefusalLog
 from debug_relay.supervisor.http.reply import error_reply, new_id, unasked
 from debug_relay.supervisor.log import Log
 
+_K = TypeVar("_K", int, str)
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 # The first look at whether a caller who waits for an answer has hung up.
 _FIRST_LOOK_SECONDS: Final = 0.01
+_NOWHERE: Final = "an unknown address"
 _log: Final = Log(__name__)
 
 
@@ -47,7 +50,8 @@ class Deadlines:
 @dataclass(frozen=True, slots=True)
 class Limits:
     connections: int = 2048
-    connections_per_uid: int = 1024
+    connections_per_uid: int = 1024  # callers from elsewhere together have as many
+    connections_per_address: int = 256  # of callers from elsewhere
     line_bytes: int = 8190
     headers: int = 128
 
@@ -81,6 +85,7 @@ class Acceptor(web.Server):
         self.closing = False
         self.refused = refused
         self._by_uid: Counter[int] = Counter()
+        self._by_source: Counter[str] = Counter()
 
     def __call__(self) -> Connection:
         return Connection(self, self._loop)
@@ -92,18 +97,25 @@ class Acceptor(web.Server):
             self.counts.refused_limit += 1
             return False
         uid, refusal = self.guard.admit(sock)
+        source = source_of(uid, sock)
+        address = source if uid == UNKNOWN_UID else None
         if refusal is not None:
             self.counts.refused_peer += 1
-            self.refused.note("connection.refused", uid, refusal)
+            self.refused.note("connection.refused", uid, refusal, address=address)
             return False
-        if self._by_uid[uid] >= self.limits.connections_per_uid:
-            self.counts.refused_limit += 1
-            reason = f"{self.limits.connections_per_uid} connections are open"
-            self.refused.note("connection.refused", uid, reason)
-            return False
+        for taken, most in (
+            (self._by_uid[uid], self.limits.connections_per_uid),
+            (self._by_source[source], self._most_of(uid)),
+        ):
+            if taken >= most:
+                self.counts.refused_limit += 1
+                reason = f"{most} connections are open"
+                self.refused.note("connection.refused", uid, reason, address=address)
+                return False
         self.counts.accepted += 1
-        connection.uid = uid
+        connection.uid, connection.source = uid, source
         self._by_uid[uid] += 1
+        self._by_source[source] += 1
         self.present.add(connection)
         self.empty.clear()
         return True
@@ -112,11 +124,14 @@ class Acceptor(web.Server):
         if connection not in self.present:
             return
         self.present.remove(connection)
-        self._by_uid[connection.uid] -= 1
-        if not self._by_uid[connection.uid]:
-            del self._by_uid[connection.uid]
+        _less(self._by_uid, connection.uid)
+        _less(self._by_source, connection.source)
         if not self.present:
             self.empty.set()
+
+    def _most_of(self, uid: int) -> int:
+        limits = self.limits
+        return limits.connections_per_address if uid == UNKNOWN_UID else limits.connections_per_uid
 
 
 class Connection(web.RequestHandler):
@@ -131,6 +146,7 @@ class Connection(web.RequestHandler):
         "deadlines",
         "last",
         "over_unix",
+        "source",
         "uid",
         "wire",
     )  # fmt: skip
@@ -152,6 +168,7 @@ class Connection(web.RequestHandler):
         self._acceptor = acceptor
         self.deadlines = acceptor.deadlines
         self.uid = UNKNOWN_UID
+        self.source = ""
         self.over_unix = False
         self.last = False  # close after the reply that is being made
         self.wire: asyncio.Transport | None = None
@@ -368,6 +385,36 @@ class Connection(web.RequestHandler):
 
 def connection_of(request: web.BaseRequest) -> Connection:
     return cast("Connection", request.protocol)
+
+
+def source_of(uid: int, sock: AnySocket) -> str:
+    """Who shares one bound: a user whom the kernel names, or else one address. An IPv6 network of
+    64 bits counts as one address, because one machine may have all of them.
+    """
+    if uid != UNKNOWN_UID:
+        return f"uid {uid}"
+    try:
+        peer = sock.getpeername()
+    except OSError:  # it has left already
+        peer = None
+    if not isinstance(peer, tuple):
+        return _NOWHERE
+    address = ipaddress.ip_address(str(peer[0]).partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        mapped = address.ipv4_mapped
+        return str(mapped or ipaddress.ip_network((address, 64), strict=False))
+    return str(address)
+
+
+def request_source(request: web.BaseRequest) -> str:
+    """Who shares the bounds of this request's connection."""
+    return connection_of(request).source
+
+
+def _less(counts: Counter[_K], key: _K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 def request_uid(request: web.BaseRequest) -> int:

@@ -22,7 +22,12 @@ from debug_relay.supervisor.access.tickets import ticket_in
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.http.bodies_in_flight import InFlight, Share
 from debug_relay.supervisor.http.body import read_body
-from debug_relay.supervisor.http.connection import is_over_unix, remote_address, request_uid
+from debug_relay.supervisor.http.connection import (
+    is_over_unix,
+    remote_address,
+    request_source,
+    request_uid,
+)
 from debug_relay.supervisor.http.content_negotiation import wanted
 from debug_relay.supervisor.http.reply import Reply
 from debug_relay.supervisor.http.router import BROKEN_ESCAPE, Router
@@ -113,7 +118,7 @@ class Front:
             return await self._streams.serve(http, request)
         if http.method in ("GET", "HEAD"):
             return await self._dispatch.perform(request)
-        with self._in_flight.share(request.uid) as share:
+        with self._in_flight.share(request_source(http)) as share:
             request.body = lambda: self._body(http, share)
             return await self._dispatch.perform(request)
 
@@ -121,7 +126,7 @@ class Front:
         self, http: web.BaseRequest, request: Request
     ) -> Finished | web.StreamResponse:
         request.format = "json"
-        with self._in_flight.share(request.uid) as share:
+        with self._in_flight.share(request_source(http)) as share:
             try:
                 return await self._mcp.serve(http, request, lambda: self._body(http, share))
             except RelayError as error:

@@ -25,7 +25,6 @@ _PREFIX: Final = "debug_relay_"
 # The upper bounds of a histogram's buckets: a status takes 0.2 ms, an attach 0.3 s, a wait 60 s.
 _BOUNDS_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 _ATTACH: Final = "attach"
-_LONGEST_LISTED: Final = 1000  # Workers whose memory is shown one by one.
 
 _Labels = tuple[tuple[str, str], ...]
 
@@ -137,17 +136,15 @@ class Metrics:
 
 
 def _worker_memory(sessions: Iterable[Session]) -> Iterator[str]:
-    samples: list[tuple[_Labels, float]] = []
-    for session in sessions:
-        child = session.child
-        if child is None or len(samples) >= _LONGEST_LISTED:
-            continue
-        stat = procfs.stat(child.pid)
-        if stat is not None:
-            samples.append(((("session", session.id),), stat.resident_bytes))
-    yield from _family(
-        "worker_resident_bytes", "gauge", "Memory of each session's worker.", samples
-    )
+    """Without a label for the session: each new session would be a time series for ever."""
+    found = [procfs.stat(session.child.pid) for session in sessions if session.child is not None]
+    sizes = [stat.resident_bytes for stat in found if stat is not None]
+    for name, words, value in (
+        ("workers", "Workers that run.", len(sizes)),
+        ("worker_resident_bytes", "Memory of all workers.", sum(sizes)),
+        ("largest_worker_resident_bytes", "Memory of the largest worker.", max(sizes, default=0)),
+    ):
+        yield from _family(name, "gauge", words, [((), value)])
 
 
 def _family(

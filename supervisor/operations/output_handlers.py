@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Final
 
@@ -25,7 +25,10 @@ from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
 
 _MAX_WAITERS: Final = 2000  # Requests that wait for events, in all sessions together.
+_MAX_WAITERS_A_CALLER: Final = 1000  # Of these, the requests of one caller.
 _MAX_WAITERS_A_SESSION: Final = 200  # Requests that wait for events of one session.
+# Requests of one caller that wait for events of one session, or of several together.
+_MAX_WAITERS_A_PLACE: Final = 100
 # A worker writes the stop reports that it holds in memory within this time.
 _WRITE_SECONDS: Final = 5.0
 _SEVERAL: Final = "several sessions"  # the name under which their waiters are counted
@@ -38,7 +41,8 @@ class OutputHandlers:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._several = SeveralSessions(registry)
-        self._waiting: Counter[str] = Counter()
+        # By session (or _SEVERAL), uid and name of the caller.
+        self._waiting: Counter[tuple[str, int, str]] = Counter()
 
     def table(self) -> Mapping[str, Handler]:
         return {
@@ -63,13 +67,8 @@ class OutputHandlers:
         page = self._event_page(session, params.cursor, params, types)
         if page.events or not params.timeout:
             return page
-        self._count_waiter(session.id)
-        try:
+        with self._counted_waiter(session.id, caller):
             page = await self._awaited_events(session, page, params, types)
-        finally:
-            self._waiting[session.id] -= 1
-            if not self._waiting[session.id]:
-                del self._waiting[session.id]
         # A relay that is stopping still answers with the events that have come.
         if not (page.events and session.left_by_relay):
             session.require_there()
@@ -81,11 +80,8 @@ class OutputHandlers:
         page = self._several.page(params)
         if page.events or not params.timeout:
             return page
-        self._count_waiter(_SEVERAL)
-        try:
+        with self._counted_waiter(_SEVERAL, caller):
             return await self._several.awaited(params, page)
-        finally:
-            self._waiting[_SEVERAL] -= 1
 
     async def _history(self, params: stop_report.History, caller: Caller) -> Struct:
         session = self._registry.used(params.session_id)
@@ -138,13 +134,38 @@ class OutputHandlers:
             cursor, params.limit, types, session.state.status, session.events_end
         )
 
-    def _count_waiter(self, id: str) -> None:
-        of_session = self._waiting[id]
-        if of_session >= _MAX_WAITERS_A_SESSION or self._waiting.total() >= _MAX_WAITERS:
-            raise RelayError(
-                Code.TOO_MANY_WAITERS,
-                f"{of_session} requests wait for events of {id} already",
-                "Poll without timeout, or close other long-polls.",
-                waiting=of_session,
-            )
-        self._waiting[id] = of_session + 1
+    @contextlib.contextmanager
+    def _counted_waiter(self, id: str, caller: Caller) -> Iterator[None]:
+        """Counts a request that waits. One caller leaves room for others, in each session too."""
+        mine = id, caller.uid, caller.name
+        for waiting, most, whose in (
+            (self._waiting[mine], _MAX_WAITERS_A_PLACE, f"of {caller.name} wait for {id}"),
+            (self._waiters(caller=mine[1:]), _MAX_WAITERS_A_CALLER, f"of {caller.name} wait"),
+            (
+                self._waiters(id=id),
+                _MAX_WAITERS if id == _SEVERAL else _MAX_WAITERS_A_SESSION,
+                f"wait for {id}",
+            ),
+            (self._waiting.total(), _MAX_WAITERS, "wait"),
+        ):
+            if waiting >= most:
+                raise RelayError(
+                    Code.TOO_MANY_WAITERS,
+                    f"{waiting} requests {whose} already; {most} may",
+                    "Poll without timeout, or close other long-polls.",
+                    waiting=waiting,
+                )
+        self._waiting[mine] += 1
+        try:
+            yield
+        finally:
+            self._waiting[mine] -= 1
+            if not self._waiting[mine]:
+                del self._waiting[mine]
+
+    def _waiters(self, id: str | None = None, caller: tuple[int, str] | None = None) -> int:
+        return sum(
+            count
+            for (place, *who), count in self._waiting.items()
+            if id in (None, place) and caller in (None, tuple(who))
+        )

@@ -14,7 +14,7 @@ from debug_relay.protocol.errors import RelayError
 from debug_relay.supervisor.access.guard import Guard
 from debug_relay.supervisor.http.bodies_in_flight import InFlight
 from debug_relay.supervisor.http.body import read_body
-from debug_relay.supervisor.http.connection import is_over_unix, request_uid
+from debug_relay.supervisor.http.connection import is_over_unix, request_source, request_uid
 from debug_relay.supervisor.http.listener import Listener
 from debug_relay.supervisor.http.reply import Reply, error_reply
 
@@ -25,7 +25,9 @@ class RawServer:
     """A listener with a handler that does what the path says."""
 
     def __init__(self, **settings) -> None:
-        self.guard = Guard(own_uid=settings.pop("own_uid", os.geteuid()))
+        self.guard = settings.pop("guard", None) or Guard(
+            own_uid=settings.pop("own_uid", os.geteuid())
+        )
         self.listener = Listener(self.handle, self.guard, **settings)
         self.port = 0
         self.clients: list[asyncio.StreamWriter] = []
@@ -40,7 +42,7 @@ class RawServer:
         self.requests.append(request.raw_path)
         request_id = request.headers.get("X-Request-ID", "made")
         try:
-            with self.in_flight.share(request_uid(request)) as share:
+            with self.in_flight.share(request_source(request)) as share:
                 body = await read_body(request, share, 1000, self.body_seconds)
         except RelayError as error:
             return error_reply(error, request_id)

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from debug_relay.protocol.system import peers as peer
+from debug_relay.protocol.system.peers import AnySocket
+from debug_relay.supervisor.access.guard import UNKNOWN_UID, Admission, Guard
 from debug_relay.supervisor.http.connection import Deadlines, Limits
 from tests.kit.raw_http import (
     BOUND,
@@ -232,6 +234,32 @@ async def test_another_user_is_refused(relay: RawServer, caplog: pytest.LogCaptu
     (record,) = caplog.records
     assert record.getMessage() == "connection.refused"
     assert record.fields["uid"] == NOBODY  # type: ignore[attr-defined]
+
+
+class Elsewhere(Guard):
+    """The kernel names the user of no connection, as of those from another machine."""
+
+    def admit(self, sock: AnySocket) -> Admission:
+        return Admission(UNKNOWN_UID)
+
+
+async def test_one_address_elsewhere_leaves_room_for_others() -> None:
+    limits = Limits(connections_per_address=3, connections_per_uid=5)
+    guard = Elsewhere(own_uid=os.geteuid())
+    async with serve(limits=limits, guard=guard) as relay:
+
+        async def answered(address: str) -> bool:
+            """Whether a further connection from this address is served; it stays open."""
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", relay.port, local_addr=(address, 0)
+            )
+            relay.clients.append(writer)
+            writer.write(get())
+            return (await reader.read(12)).startswith(b"HTTP/1.1 200")
+
+        assert [await answered("127.0.0.2") for _ in range(4)] == [True, True, True, False]
+        assert [await answered("127.0.0.3") for _ in range(3)] == [True, True, False]
+        assert relay.listener.counts.refused_limit == 2
 
 
 @pytest.mark.parametrize("limits", [Limits(connections=3), Limits(connections_per_uid=3)])

@@ -62,11 +62,14 @@ def test_what_the_relay_did_is_counted(relay: Client, start: Start) -> None:
         assert more("requests_total", operation="attach", status="200") == 1
         assert more("requests_total", operation="get-session", status="404") == 1
         assert more("refusals_total", reason="SESSION_NOT_FOUND") == 1
-        assert page.value("worker_resident_bytes", session=session.id) > 1 << 20
+        assert page.value("workers") == 1
+        assert page.value("worker_resident_bytes") > 1 << 20
+        assert page.value("largest_worker_resident_bytes") == page.value("worker_resident_bytes")
+        assert session.id not in str(page.families)
         buckets = [one.value for one in page.samples("request_seconds_bucket", operation="attach")]
         assert buckets == sorted(buckets)
         assert buckets[-1] == page.value("request_seconds_count", operation="attach")
-    assert Page(relay).value("worker_resident_bytes") == 0
+    assert Page(relay).value("workers") == 0
 
 
 def test_output_is_still_counted_after_its_session_is_gone(relay: Client) -> None:

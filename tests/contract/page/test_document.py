@@ -140,6 +140,7 @@ def guarded(own_relay: Callable[..., Relay]) -> Relay:
 
 def test_a_ticket_is_good_once(guarded: Relay) -> None:
     token = new_token(guarded, "--scope", "sessions:read", "--name", "reader")
+    greedy_token = new_token(guarded, "--scope", "sessions:read", "--name", "greedy")
     client = guarded.client
     bearer = {"Authorization": f"Bearer {token}"}
     client.post("/ticket").refused("UNAUTHENTICATED", 401)
@@ -161,6 +162,13 @@ def test_a_ticket_is_good_once(guarded: Relay) -> None:
         client.get("/sessions", headers={"Sec-WebSocket-Protocol": f"ticket.{again}"}).refused(
             "UNAUTHENTICATED", 401
         )
+        # Another caller's tickets push out nobody's but its own.
+        greedy = {"Authorization": f"Bearer {greedy_token}"}
+        others = [client.post("/ticket", headers=greedy).ok()["protocols"] for _ in range(65)]
+        with commands(client, *others[0]) as socket_of_first:
+            assert all_of(socket_of_first)[:2] == ([], 1008)
+        with commands(client, *others[1]) as socket_of_second:
+            assert received(socket_of_second)["payload"]["caller"] == "greedy"
         # The socket ends with its token, and so does a ticket that nobody has used.
         token_command("revoke", "reader", "--data-dir", str(guarded.data_dir))
         new_token(guarded, "--scope", "admin", "--name", "reader")
