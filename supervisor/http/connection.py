@@ -388,8 +388,9 @@ def connection_of(request: web.BaseRequest) -> Connection:
 
 
 def source_of(uid: int, sock: AnySocket) -> str:
-    """Who shares one bound: a user whom the kernel names, or else one address. An IPv6 network of
-    64 bits counts as one address, because one machine may have all of them.
+    """The name under which connections share bounds: the user's, if the kernel knows it, else the
+    address. An IPv6 network of 64 bits counts as one address, because one machine may have all of
+    them.
     """
     if uid != UNKNOWN_UID:
         return f"uid {uid}"
@@ -407,7 +408,7 @@ def source_of(uid: int, sock: AnySocket) -> str:
 
 
 def request_source(request: web.BaseRequest) -> str:
-    """Who shares the bounds of this request's connection."""
+    """The name under which this request's connection shares bounds."""
     return connection_of(request).source
 
 

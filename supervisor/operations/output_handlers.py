@@ -41,7 +41,7 @@ class OutputHandlers:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._several = SeveralSessions(registry)
-        # By session (or _SEVERAL), uid and name of the caller.
+        # The keys are the session (or _SEVERAL), the caller's uid and the caller's name.
         self._waiting: Counter[tuple[str, int, str]] = Counter()
 
     def table(self) -> Mapping[str, Handler]:
