@@ -23,6 +23,7 @@ _SHORT: Final = 126
 _LONG: Final = 1 << 16
 
 HEARTBEAT: Final = b": heartbeat\n\n"
+PING: Final = b"\x89\x00"
 # A browser tries again after a second; it then sends the last id.
 OPENING: Final = b"retry: 1000\n\n"
 

@@ -26,6 +26,9 @@ _BEHIND_SECONDS: Final = 30.0  # A client may be too many messages behind for th
 _MOST_BEHIND: Final = 4096  # Messages by which a client that had caught up may be behind.
 _OUTBOX_BYTES: Final = 256 * 1024  # Results not taken by a client before we read no more of it.
 _LINGER_SECONDS: Final = 5.0  # A client has this long to take the last message.
+# A WebSocket's client that answers no ping for so long has gone. A slow one may have megabytes to
+# read before it sees the ping.
+_GONE_SECONDS: Final = 90.0
 
 
 class Patience(Struct, frozen=True):
@@ -36,6 +39,7 @@ class Patience(Struct, frozen=True):
     behind: float = _BEHIND_SECONDS
     most_behind: int = _MOST_BEHIND
     linger: float = _LINGER_SECONDS
+    gone: float = _GONE_SECONDS
 
 
 class End(Struct, frozen=True):

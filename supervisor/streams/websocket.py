@@ -20,7 +20,6 @@ from debug_relay.supervisor.streams import forms
 from debug_relay.supervisor.streams.commands import Commands
 from debug_relay.supervisor.streams.stream import End, Patience, Reason, Stream
 
-_PING_SECONDS: Final = 30.0  # Silence of a client before a ping; its pong may take half of that.
 _CLOSE_SECONDS: Final = 2.0  # We wait this long for a client's own close frame.
 _MESSAGE_BYTES: Final = 256 * 1024  # One command.
 _LOG_MESSAGE_BYTES: Final = 1024  # A message to `…/logs`, which takes none; some clients greet.
@@ -52,6 +51,29 @@ async def refuse_socket(
     return socket
 
 
+class _Ear:
+    """Knows since when the client owes an answer to a ping. It owes none while we do not read: its
+    pong may wait behind commands.
+    """
+
+    def __init__(self) -> None:
+        self.is_listening = False
+        self._pinged: float | None = None
+
+    def listen(self) -> None:
+        self.is_listening, self._pinged = True, None
+
+    def pinged(self) -> None:
+        if self._pinged is None:
+            self._pinged = time.monotonic()
+
+    def silence(self) -> float:
+        """Seconds since the first ping that the client has not answered."""
+        if self._pinged is None or not self.is_listening:
+            return 0.0
+        return time.monotonic() - self._pinged
+
+
 async def serve_socket(
     http: web.BaseRequest,
     stream: Stream,
@@ -62,12 +84,13 @@ async def serve_socket(
     """Serve one socket until its end. Without commands the client only follows."""
     socket = _socket(http, _LOG_MESSAGE_BYTES if commands is None else _MESSAGE_BYTES)
     await socket.prepare(http)
+    ear = _Ear()
     writing = asyncio.create_task(
-        _write(http, socket, stream, session_id, commands is not None, patience),
+        _write(http, socket, stream, session_id, commands is not None, ear, patience),
         name=f"socket of {session_id or 'the relay'}",
     )
     try:
-        await _read(socket, commands)
+        await _read(socket, commands, ear)
         if stream.end is not None:  # the writer sends the last message
             await writing
     finally:
@@ -80,10 +103,10 @@ async def serve_socket(
 
 
 def _socket(http: web.BaseRequest, most_bytes: int) -> web.WebSocketResponse:
-    # Compression would take a quarter of a megabyte for each socket.
+    # Compression would take a quarter of a megabyte for each socket. aiohttp's own heartbeat would
+    # take a slow client for gone, without a last message: the ping waits behind all that it reads.
     return web.WebSocketResponse(
         timeout=_CLOSE_SECONDS,
-        heartbeat=_PING_SECONDS,
         autoping=False,
         compress=False,
         max_msg_size=most_bytes,
@@ -104,6 +127,7 @@ async def _write(
     stream: Stream,
     session_id: str | None,
     is_debug: bool,
+    ear: _Ear,
     patience: Patience,
 ) -> None:
     """Send everything except pongs and close frames."""
@@ -111,9 +135,13 @@ async def _write(
     async def send(data: bytes) -> None:
         if socket.closed or http.transport is None:
             raise ConnectionResetError("the client has left")
-        if data:  # empty data is a heartbeat, and pings are heartbeats already
-            http.transport.write(data)
-            await http.writer.drain()
+        if not data and ear.silence() > patience.gone:
+            http.transport.abort()
+            raise ConnectionResetError("the client has gone")
+        if not data:
+            ear.pinged()
+        http.transport.write(data or forms.PING)
+        await http.writer.drain()
 
     end = await stream.run(send)
     if http.transport is None:
@@ -131,11 +159,13 @@ def _last_message(end: End, session_id: str | None, is_debug: bool) -> bytes:
     return forms.debug_end(session_id, end) if is_debug else forms.log_end(end)
 
 
-async def _read(socket: web.WebSocketResponse, commands: Commands | None) -> None:
+async def _read(socket: web.WebSocketResponse, commands: Commands | None, ear: _Ear) -> None:
     """Read messages of the client, at most `_MESSAGES_A_SECOND`: others wait in its socket."""
     allowed, then = float(_BURST), time.monotonic()
     while True:
+        ear.listen()
         message = await socket.receive()
+        ear.is_listening = False
         if message.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
             return
         now = time.monotonic()

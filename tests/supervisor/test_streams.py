@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -163,4 +164,41 @@ async def test_a_connection_that_is_not_read_is_closed(is_socket: bool, reads_at
             assert piece, last[-200:]
             last = last[-200:] + piece
         await until(lambda: listener.open_connections == 0)
+    await listener.stop(0.1)
+
+
+async def test_pings_find_clients_that_have_gone():
+    """One that answers them stays; a pong that waits behind the client's commands is not missed."""
+    patience = Patience(heartbeat=0.02, gone=0.3)
+    gate = asyncio.Event()
+
+    class Waiting:
+        async def take(self, text: bytes) -> None:
+            await gate.wait()
+
+        async def close(self) -> None:
+            pass
+
+    async def handle(http: web.BaseRequest) -> web.StreamResponse:
+        one = Stream(Feed(), None, Source(0).read, lambda: None, patience)  # type: ignore[arg-type]
+        return await serve_socket(http, one, None, Waiting(), patience)  # type: ignore[arg-type]
+
+    listener = Listener(handle, Guard(own_uid=os.geteuid()))
+    port = await listener.start_tcp("127.0.0.1", 0)
+    async with aiohttp.ClientSession() as http:
+        url = f"http://127.0.0.1:{port}/"
+        answers = await http.ws_connect(url)
+        reading = asyncio.create_task(answers.receive())
+        busy = await http.ws_connect(url, autoping=False)
+        await busy.send_str("{}")
+        gone = await http.ws_connect(url, autoping=False)
+        await until(lambda: listener.open_connections == 2)
+        await asyncio.sleep(0.4)
+        assert not reading.done()
+        assert listener.open_connections == 2
+        gate.set()  # its messages are read again
+        await until(lambda: listener.open_connections == 1)
+        reading.cancel()
+        for one in (answers, busy, gone):
+            await one.close()
     await listener.stop(0.1)
