@@ -38,6 +38,7 @@ class Follower:
         types: str | None,
         notice: Callable[[str], None],
         cursor: str | None = None,
+        until: float | None = None,
     ) -> None:
         self.ids = ids
         self.cursor = cursor
@@ -47,6 +48,7 @@ class Follower:
         self._types = types
         self._notice = notice
         self._is_all = not ids
+        self._until = until  # the moment after which nothing is waited for, a lost relay neither
 
     def kept(self) -> Iterator[dict[str, Any]]:
         """The events that there are already, without waiting."""
@@ -56,9 +58,14 @@ class Follower:
             yield from page.get("events") or ()
             has_more = page.get("has_more", False)
 
-    def next(self, seconds: float | None) -> list[dict[str, Any]]:
+    @property
+    def is_late(self) -> bool:
+        return self._until is not None and time.monotonic() >= self._until
+
+    def next(self) -> list[dict[str, Any]]:
         """The next events; none after a while, or when a session has been deleted."""
-        wait = _POLL_SECONDS if seconds is None else min(max(seconds, 0), _POLL_SECONDS)
+        left = _POLL_SECONDS if self._until is None else self._until - time.monotonic()
+        wait = min(max(left, 0), _POLL_SECONDS)
         found: list[dict[str, Any]] = self._page(wait).get("events") or []
         return found
 
@@ -74,6 +81,8 @@ class Follower:
                     self._notice(f"{error}; trying again for {GONE_SECONDS:g} s")
                 if now - lost > GONE_SECONDS:
                     raise RelayGone from error
+                if self.is_late:
+                    return {"events": [], "has_more": False}
                 self._here.find_again()
                 time.sleep(_AGAIN_SECONDS)
             else:

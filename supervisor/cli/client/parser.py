@@ -35,8 +35,11 @@ class _Help(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Prints errors as one line, with the option that was probably meant."""
 
+    errors_on_stdout = False
+
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: {message}\n")
+        stream = sys.stdout if self.errors_on_stdout else sys.stderr
+        stream.write(f"{self.prog}: {message}\n")
         raise SystemExit(MISUSED)
 
     def options(self) -> list[str]:
@@ -91,6 +94,7 @@ def parser_of(name: str, summary: str, command: Command) -> Parser:
         allow_abbrev=False,
     )
     parser.set_defaults(parser=parser)
+    parser.errors_on_stdout = command.errors_on_stdout
     command.options(parser)
     if command.in_relay:
         _add_relay_options(parser)

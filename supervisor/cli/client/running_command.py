@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import Namespace
 from types import ModuleType
 
 from debug_relay.supervisor.cli.client import address, terminal
@@ -26,7 +27,7 @@ def run_command(name: str, summary: str, module: ModuleType, argv: list[str]) ->
         return command.run(here, given)
     except (Misused, Choose) as error:
         terminal.complain(f"debug-relay {name}: {error}", stream)
-        return MISUSED
+        return _over(command, given, MISUSED, "nothing is waited for")
     except NoRelay as error:
         if address.is_named(given.url, given.data_dir):
             origin = "--url" if given.url is not None else address.URL_VARIABLE
@@ -38,14 +39,24 @@ def run_command(name: str, summary: str, module: ModuleType, argv: list[str]) ->
             print(json.dumps({"success": False, "data": None, "error": error_json}))
         else:
             terminal.complain(f"debug-relay {name}: {error}\nnext: {how}", stream)
-        return FAILED
+        return _over(command, given, FAILED, "no relay answers")
     except Refused as refused:
         if given.json and refused.reply.is_json:
             sys.stdout.write(refused.reply.body.decode())
         else:
             terminal.complain(refusal_text(refused), stream)
-        return FAILED
+        return _over(command, given, FAILED, f"the relay refused: {refused.code}")
     except KeyboardInterrupt:
         more = f"; {command.interrupted}" if command.interrupted else ""
-        terminal.complain(f"debug-relay {name}: interrupted{more}")
-        return INTERRUPTED
+        terminal.complain(f"debug-relay {name}: interrupted{more}", stream)
+        return _over(command, given, INTERRUPTED, "interrupted")
+
+
+def _over(command: Command, given: Namespace, code: int, reason: str) -> int:
+    """The last line of a command whose reader waits for it; returns the exit code."""
+    if command.errors_on_stdout:
+        if given.json:
+            print(json.dumps({"type": "end", "reason": reason, "exit_code": code}))
+        else:
+            print(f"end: {reason}")
+    return code

@@ -54,8 +54,8 @@ class _Lines:
         return code
 
 
-def _seconds_left(began: float, timeout: float | None) -> float | None:
-    return None if timeout is None else began + timeout - time.monotonic()
+def _until(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout
 
 
 # -- wait
@@ -75,25 +75,24 @@ def _wait_options(parser: Parser) -> None:
 
 def _wait(here: Here, given: Namespace) -> int:
     lines = _Lines(here)
-    began = time.monotonic()
+    until = _until(given.timeout)
     what = given.what or ["stop", "end"]
     types = ",".join(_WAITED_FOR[one] for one in what)
     ids = [here.session_id(named) for named in given.session]
     if not ids and not here.sessions():
         raise Choose("there is no session; start one: debug-relay launch SCRIPT")
-    follower = Follower(here, ids, types, lines.notice)
+    follower = Follower(here, ids, types, lines.notice, until=until)
     try:
         for _ in follower.kept():
             pass  # only the state that the sessions have now counts
         found = _standing(here, follower, what, named=bool(ids))
         with here.progress("waiting"):
             while found is None:
-                left = _seconds_left(began, given.timeout)
-                if left is not None and left <= 0:
+                if follower.is_late:
                     return lines.end(TIMED_OUT, f"timed out after {given.timeout:g} s")
                 if ids and not follower.ids:
                     return lines.end(OK if "end" in what else FAILED, _DELETED)
-                events = follower.next(left)
+                events = follower.next()
                 found = events[0]["session_id"] if events else None
     except RelayGone:
         return lines.end(FAILED, f"the relay has been gone for {GONE_SECONDS:g} s")
@@ -158,10 +157,10 @@ def _events(here: Here, given: Namespace) -> int:
     if given.new and given.cursor:
         raise Misused("give one of --new and --cursor")
     lines = _Lines(here)
-    began = time.monotonic()
+    until = _until(given.timeout)
     ids = [here.session_id(named) for named in given.session]
     names = {item["session_id"]: shown_name(item) for item in here.sessions()}
-    follower = Follower(here, ids, given.types, lines.notice, given.cursor)
+    follower = Follower(here, ids, given.types, lines.notice, given.cursor, until)
 
     def show(event: dict[str, Any]) -> None:
         id = event["session_id"]
@@ -179,10 +178,9 @@ def _events(here: Here, given: Namespace) -> int:
         while given.follow:
             if ids and (over := _over(follower)):
                 return end(OK, over)
-            left = _seconds_left(began, given.timeout)
-            if left is not None and left <= 0:
+            if follower.is_late:
                 return end(TIMED_OUT, f"timed out after {given.timeout:g} s")
-            for event in follower.next(left):
+            for event in follower.next():
                 show(event)
     except RelayGone:
         return end(FAILED, f"the relay has been gone for {GONE_SECONDS:g} s")
@@ -229,7 +227,7 @@ def _logs(here: Here, given: Namespace) -> int:
             pass  # the output itself is read from where it is kept
         output.show()
         while follower.ids and follower.statuses.get(id) not in ENDED:
-            follower.next(None)
+            follower.next()
             output.show()
     except RelayGone:
         notice(f"the relay has been gone for {GONE_SECONDS:g} s")

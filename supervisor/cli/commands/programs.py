@@ -186,7 +186,7 @@ def _begin(here: Here, given: Namespace, operation: str, name: str, fields: dict
         if points:
             _warn_unverified(here, here.relay.call(
                 "set-breakpoints", session_id=id, breakpoints=points))  # fmt: skip
-        doing = "starting the program" if operation == "launch" else "attaching"
+        doing = "waiting for the first stop" if operation == "launch" else "attaching"
         reply = here.call(operation, doing, session_id=id, snapshot=True, **fields)
     except BaseException:
         if is_new:

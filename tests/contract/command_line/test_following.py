@@ -31,6 +31,10 @@ def test_wait(shell: Shell, relay: Client):
     alone = shell.run("wait")
     assert (alone.returncode, alone.stderr) == (2, "")
     assert "there is no session" in alone.stdout  # errors too
+    assert alone.stdout.endswith("\nend: nothing is waited for\n")
+    alone = shell.run("wait", "--tiemout", "1")
+    assert (alone.returncode, alone.stderr) == (2, "")
+    assert "did you mean --timeout?" in alone.stdout
     counting(shell, 100_000, "--wait", "0")
     timed_out = shell.run("wait", "counting", "--timeout", "0.2")
     assert (timed_out.returncode, timed_out.stdout) == (5, "end: timed out after 0.2 s\n")
@@ -44,7 +48,12 @@ def test_wait(shell: Shell, relay: Client):
     assert shell.ok("wait", "counting", "--timeout", "0") == printed
     reply = json.loads(shell.ok("wait", "counting", "--json"))["data"]
     assert (reply["status"], reply["stop_reason"]) == ("paused", "breakpoint")
-    assert "SESSION_NOT_FOUND" in shell.run("wait", "nobody").stdout
+    lost = shell.run("wait", "nobody").stdout.splitlines()
+    assert lost[0].startswith("error SESSION_NOT_FOUND")
+    assert lost[-1] == "end: the relay refused: SESSION_NOT_FOUND"
+    lost = shell.run("wait", "--json", OPENCODE_DEBUG_URL="http://127.0.0.1:9").stdout.splitlines()
+    assert json.loads(lost[0])["error"]["code"] == "NO_RELAY"
+    assert json.loads(lost[-1]) == {"type": "end", "reason": "no relay answers", "exit_code": 1}
 
 
 def test_wait_for_input_and_end(shell: Shell, relay: Client):
@@ -94,8 +103,14 @@ def test_the_relay_goes_and_comes_back(own_relay: Callable[..., Relay], tmp_path
     assert following.stdout is not None
     first = following.stdout.readline()
     assert " stopped breakpoint " in first
+    # A wait that is bounded ends in time, with a relay or without.
+    bounded = shell.start("events", "-f", "--types", "stopped", "--timeout", "1.5")
+    assert bounded.stdout is not None
+    assert bounded.stdout.readline() == first
     relay.kill()
     assert "no relay answers" in following.stdout.readline()
+    assert bounded.communicate(timeout=20)[0].splitlines()[-1].startswith("end: timed out after")
+    assert bounded.returncode == 5
     relay.start()
     assert "the relay is back" in following.stdout.readline()
     shell.ok("continue")
