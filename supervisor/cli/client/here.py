@@ -142,8 +142,10 @@ def refusal_text(refused: Refused) -> str:
         # The details behind the suggestion are for programs.
         text = re.sub(r"^(next: .*)(?s:\n.*)", r"\1", reply.text, count=1, flags=re.MULTILINE)
         if text.strip():
-            message, _, more = text.rstrip("\n").partition("\n")
-            return "\n".join([message, *_next(refused, more)])
+            message, *more = text.rstrip("\n").split("\n")
+            # A single wrong field is what the message says already.
+            more = [line for line in more if line.partition(": ")[2] not in message]
+            return "\n".join([message, *_next(refused, "\n".join(more))])
         return f"the relay answers with status {reply.status}"
     try:
         error = reply.json["error"]

@@ -24,6 +24,10 @@ def test_from_launch_to_removal(shell: Shell, relay: Client):
     # Breakpoints: set with a condition and by text, listed, removed.
     assert "if price < 0" in shell.ok("break", "shop", "shop.py:4", "--if", "price < 0")
     assert "bp_2" in shell.ok("break", "shop.py:return amount")
+    said = shell.refused(1, "break", "shop.py:4", "--if", "price <").splitlines()
+    assert said[0].endswith("The condition 'price <' does not compile: invalid syntax")
+    assert said[1].startswith("next: Correct it at column ")
+    assert len(said) == 2
     assert shell.ok("break", "shop").count("shop.py:") == 2
     # The only session need not be named.
     assert "price: int = -3" in shell.ok("continue")
