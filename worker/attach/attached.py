@@ -33,10 +33,7 @@ from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.interpreter.cache import InterpreterCache
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 from debug_relay.worker.system.descendants import Ended
 
 # A target whose connection is lost has this long to end before it counts as released: the
@@ -55,10 +52,7 @@ class AttachedProgram:
     def __init__(
         self,
         params: Attach,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        publication: Publication,
+        core: Core,
         probes: ProbeClient,
         debuggee: Debuggee,
         run: RunControl,
@@ -69,10 +63,10 @@ class AttachedProgram:
         assert params.pid is not None
         self.keeps_children = True
         self._params = params
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
-        self._publication = publication
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
+        self._publication = core.publication
         self._hub, self._handshake, self._servers = servers
         self._probes = probes
         self._debuggee = debuggee
@@ -85,12 +79,12 @@ class AttachedProgram:
         self._detaching = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._process = InjectedProcess(
-            params.pid, settings.params, servers.listener.take, self._lost, self._ended
+            params.pid, core.settings.params, servers.listener.take, self._lost, self._ended
         )
         self._tree = (
             ProcessTree(
-                settings,
-                log,
+                core.settings,
+                core.log,
                 probes,
                 servers.listener,
                 params.pid,

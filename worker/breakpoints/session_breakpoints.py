@@ -38,17 +38,13 @@ from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.interpreter.cache import InterpreterCache
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 
 class Breakpoints:
     def __init__(
         self,
-        settings: Settings,
-        log: SessionLog,
-        publication: Publication,
+        core: Core,
         hub: Hub,
         probes: ProbeClient,
         stops: Stops,
@@ -56,13 +52,15 @@ class Breakpoints:
         send_exceptions: Callable[[DebugServer], Awaitable[None]],
     ) -> None:
         """`send_exceptions` sends the exception breakpoints to a debug server."""
-        self._publication = publication
+        self._publication = core.publication
         self._hub = hub
         self._table = BreakpointTable()
         self._frames = WatchedFrames(hub, stops)
-        self._sync = BreakpointSync(settings, hub, probes, self._table, send_exceptions)
-        self._published = PublishedBreakpoints(self._table, self._sync, hub, log, publication)
-        self.verifier = Verifier(settings, interpreters)
+        self._sync = BreakpointSync(core.settings, hub, probes, self._table, send_exceptions)
+        self._published = PublishedBreakpoints(
+            self._table, self._sync, hub, core.log, core.publication
+        )
+        self.verifier = Verifier(core.settings, interpreters)
         self.events = BreakpointEvents(self._table, self._published)
         # One change at a time: a verification must still hold when its result is stored.
         self._changing = asyncio.Lock()

@@ -14,16 +14,11 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub, KnownThread
+from debug_relay.worker.debugger.hub import KnownThread
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.debugger.stops import Stops
-from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.source.excerpts import Sources
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 # A running main thread has this long to stop by itself before a signal wakes it.
 _WAKE_SECONDS: Final = 0.05
@@ -55,26 +50,16 @@ class RunCommand(Struct):
 
 class RunControl:
     def __init__(
-        self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        publication: Publication,
-        hub: Hub,
-        probes: ProbeClient,
-        stops: Stops,
-        debuggee: Debuggee,
-        input_requests: InputRequests,
-        sources: Sources,
+        self, core: Core, debugging: Debugging, input_requests: InputRequests, sources: Sources
     ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
-        self._publication = publication
-        self._hub = hub
-        self._probes = probes
-        self._stops = stops
-        self._debuggee = debuggee
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
+        self._publication = core.publication
+        self._hub = debugging.hub
+        self._probes = debugging.probes
+        self._stops = debugging.stops
+        self._debuggee = debugging.debuggee
         self._input = input_requests
         self._sources = sources
         # Calls that change the run hold this, one after the other.

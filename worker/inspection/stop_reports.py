@@ -28,10 +28,9 @@ from debug_relay.protocol.wire.envelope import timestamp
 from debug_relay.protocol.wire.probe_answers import Fold, StopReport, ThreadReport
 from debug_relay.protocol.wire.ring_format import Place
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import OWN_CODE_SECONDS, ProbeClient
+from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.probe_client import OWN_CODE_SECONDS
 from debug_relay.worker.debugger.stopped_threads import Stop
-from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.inspection.stop_report_builder import ReportBuilder
 from debug_relay.worker.inspection.stop_ring import StopRing
 from debug_relay.worker.inspection.watches import Watches
@@ -84,19 +83,17 @@ class StopReports:
         self,
         settings: Settings,
         log: SessionLog,
-        hub: Hub,
-        probes: ProbeClient,
-        stops: Stops,
+        debugging: Debugging,
         watches: Watches,
         sources: Sources,
     ) -> None:
         self._settings = settings
         self._log = log
-        self._hub = hub
-        self._probes = probes
-        self._stops = stops
+        self._hub = debugging.hub
+        self._probes = debugging.probes
+        self._stops = debugging.stops
         self._watches = watches
-        self._builder = ReportBuilder(hub)
+        self._builder = ReportBuilder(debugging.hub)
         self.sources = sources
         self.kept: deque[Kept] = deque(maxlen=KEPT_STOPS)
         self.current: Kept | None = None

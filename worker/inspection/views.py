@@ -16,10 +16,9 @@ from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.breakpoints.source_changes import OUTDATED
 from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.engine import Children
-from debug_relay.worker.debugger.hub import Hub, KnownThread
-from debug_relay.worker.debugger.probe_client import ProbeClient
+from debug_relay.worker.debugger.hub import KnownThread
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.debugger.run_control import RunControl
-from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.thread_positions import ThreadPosition
 from debug_relay.worker.inspection.live import COPIED, LiveThreads
 from debug_relay.worker.inspection.variables import as_listed
@@ -34,18 +33,16 @@ class Views:
         self,
         settings: Settings,
         lifecycle: Lifecycle,
-        hub: Hub,
-        probes: ProbeClient,
-        stops: Stops,
+        debugging: Debugging,
         breakpoints: Breakpoints,
         run: RunControl,
     ) -> None:
-        self.live = LiveThreads(settings.id, hub, probes, stops)
+        self.live = LiveThreads(settings.id, debugging.hub, debugging.probes, debugging.stops)
         self._settings = settings
         self._lifecycle = lifecycle
-        self._hub = hub
-        self._probes = probes
-        self._stops = stops
+        self._hub = debugging.hub
+        self._probes = debugging.probes
+        self._stops = debugging.stops
         self._breakpoints = breakpoints
         self._run = run
 

@@ -22,9 +22,7 @@ from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.inspection.watches import Watches
 from debug_relay.worker.session.retirement import Retirement
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 
 class Blueprints:
@@ -32,9 +30,7 @@ class Blueprints:
 
     def __init__(
         self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
+        core: Core,
         debuggee: Debuggee,
         breakpoints: Breakpoints,
         exceptions: ExceptionFilters,
@@ -42,9 +38,9 @@ class Blueprints:
         saved: SavedBreakpoints,
         retirement: Retirement,
     ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
         self._debuggee = debuggee
         self._breakpoints = breakpoints
         self._exceptions = exceptions

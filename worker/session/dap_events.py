@@ -14,11 +14,9 @@ from debug_relay.protocol.wire import dap
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.debugger.stack_frames import path_of
 from debug_relay.worker.debugger.stopped_threads import Stop
-from debug_relay.worker.debugger.stops import Stops
-from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.inspection.exceptions import ExceptionReports
 from debug_relay.worker.inspection.stop_reports import StopReports
 from debug_relay.worker.session.debug_events import Handler
@@ -45,9 +43,7 @@ class DapEvents:
         self,
         lifecycle: Lifecycle,
         log: SessionLog,
-        hub: Hub,
-        stops: Stops,
-        debuggee: Debuggee,
+        debugging: Debugging,
         breakpoints: Breakpoints,
         goal: RunToLine,
         reports: StopReports,
@@ -56,9 +52,9 @@ class DapEvents:
     ) -> None:
         self._lifecycle = lifecycle
         self._log = log
-        self._hub = hub
-        self._stops = stops
-        self._debuggee = debuggee
+        self._hub = debugging.hub
+        self._stops = debugging.stops
+        self._debuggee = debugging.debuggee
         self._breakpoints = breakpoints
         self._goal = goal
         self._reports = reports

@@ -20,10 +20,7 @@ from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.debugger.stops import Stops
-from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.tracing.trace import Traces
 
@@ -50,10 +47,7 @@ class DebugEvents:
     def __init__(
         self,
         publication: Publication,
-        hub: Hub,
-        probes: ProbeClient,
-        stops: Stops,
-        debuggee: Debuggee,
+        debugging: Debugging,
         breakpoints: Breakpoints,
         log_points: LogPoints,
         traces: Traces,
@@ -61,10 +55,10 @@ class DebugEvents:
     ) -> None:
         """`handlers` apply the events that wait in the queue, by their names."""
         self._publication = publication
-        self._hub = hub
-        self._probes = probes
-        self._stops = stops
-        self._debuggee = debuggee
+        self._hub = debugging.hub
+        self._probes = debugging.probes
+        self._stops = debugging.stops
+        self._debuggee = debugging.debuggee
         self._breakpoints = breakpoints
         self._log_points = log_points
         self._traces = traces

@@ -14,9 +14,7 @@ from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.session.idle_clock import IdleClock
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 
 class HeldTime:
@@ -41,9 +39,7 @@ class HeldTime:
 class PauseBudget:
     def __init__(
         self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
+        core: Core,
         probes: ProbeClient,
         debuggee: Debuggee,
         run: RunControl,
@@ -51,9 +47,9 @@ class PauseBudget:
         idle: IdleClock,
         held: HeldTime,
     ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
         self._probes = probes
         self._debuggee = debuggee
         self._run = run

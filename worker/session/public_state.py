@@ -8,32 +8,22 @@ from debug_relay.protocol.models.sessions import DebuggerAddress, SessionState
 from debug_relay.protocol.secrets import masked_environment
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
-from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.stops import Stops
-from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.joining.listener import JoinListener
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.idle_clock import IdleClock
 from debug_relay.worker.session.lease import Lease
 from debug_relay.worker.session.pause_budget import HeldTime
 from debug_relay.worker.session.record import Record
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 
 class PublicState:
     def __init__(
         self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        publication: Publication,
-        hub: Hub,
-        stops: Stops,
-        debuggee: Debuggee,
+        core: Core,
+        debugging: Debugging,
         input_requests: InputRequests,
         breakpoints: Breakpoints,
         limits: LimitWatch,
@@ -43,13 +33,13 @@ class PublicState:
         held: HeldTime,
         record: Record,
     ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
-        self._publication = publication
-        self._hub = hub
-        self._stops = stops
-        self._debuggee = debuggee
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
+        self._publication = core.publication
+        self._hub = debugging.hub
+        self._stops = debugging.stops
+        self._debuggee = debugging.debuggee
         self._input = input_requests
         self._breakpoints = breakpoints
         self._limits = limits

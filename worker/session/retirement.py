@@ -30,9 +30,7 @@ from debug_relay.worker.inspection.watches import Watches
 from debug_relay.worker.limits.usage_report import UsageReport
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.lease import Lease
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 from debug_relay.worker.storage.disk import Disk
 from debug_relay.worker.tracing.trace import Traces
 
@@ -48,9 +46,7 @@ _KEPT_NOTE: Final = (
 class Retirement:
     def __init__(
         self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
+        core: Core,
         debuggee: Debuggee,
         run: RunControl,
         breakpoints: Breakpoints,
@@ -62,9 +58,9 @@ class Retirement:
         lease: Lease,
         disk: Disk,
     ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
         self._debuggee = debuggee
         self._run = run
         self._breakpoints = breakpoints

@@ -22,6 +22,7 @@ from debug_relay.worker.debuggee.launch_plan import LaunchPlanner
 from debug_relay.worker.debuggee.restart import RestartPlanner
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.stops import Stops
@@ -52,6 +53,7 @@ from debug_relay.worker.session.starting import Starting
 from debug_relay.worker.session.targets import Targets
 from debug_relay.worker.session.transition_effects import Effects
 from debug_relay.worker.source.excerpts import Sources
+from debug_relay.worker.state.core import Core
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
@@ -84,6 +86,7 @@ class Session:
             self.callers.of,
             lambda category, data: self.reports.printed(category, data),
         )
+        self.core = Core(self.settings, self.lifecycle, self.log, self.publication)
         self._add_debugger()
         self._add_breakpoints()
         self._add_inspection()
@@ -99,27 +102,15 @@ class Session:
         probes = self.probes = ProbeClient(hub)
         debuggee = self.debuggee = Debuggee(log)
         stops = self.stops = Stops(hub, lifecycle, log, publication, settings.params.stop_id)
+        self.debugging = Debugging(hub, probes, stops, debuggee)
         self.input = InputRequests(hub, log, publication)
-        self.run = RunControl(
-            settings,
-            lifecycle,
-            log,
-            publication,
-            hub,
-            probes,
-            stops,
-            debuggee,
-            self.input,
-            self.sources,
-        )
+        self.run = RunControl(self.core, self.debugging, self.input, self.sources)
 
     def _add_breakpoints(self) -> None:
         settings, log, publication, hub = self.settings, self.log, self.publication, self.hub
         probes, stops, debuggee = self.probes, self.stops, self.debuggee
         self.breakpoints = Breakpoints(
-            settings,
-            log,
-            publication,
+            self.core,
             hub,
             probes,
             stops,
@@ -142,26 +133,24 @@ class Session:
         hub, probes, stops, debuggee = self.hub, self.probes, self.stops, self.debuggee
         run = self.run
         self.watches = Watches(settings, log, hub, probes)
-        self.reports = StopReports(settings, log, hub, probes, stops, self.watches, self.sources)
+        self.reports = StopReports(settings, log, self.debugging, self.watches, self.sources)
         stops.listen(self.reports)
         self.exception_reports = ExceptionReports(settings, lifecycle, hub, probes, stops)
-        self.views = Views(settings, lifecycle, hub, probes, stops, self.breakpoints, run)
-        planner = Planner(settings, lifecycle, hub, probes, stops, debuggee, self.breakpoints)
-        self.traces = Traces(settings, lifecycle, publication, hub, probes, stops, run, planner)
+        self.views = Views(settings, lifecycle, self.debugging, self.breakpoints, run)
+        planner = Planner(settings, lifecycle, self.debugging, self.breakpoints)
+        self.traces = Traces(self.core, self.debugging, run, planner)
         self.limits = LimitWatch(settings, lifecycle, log, publication, debuggee, run)
         self.usage = UsageReport(settings, lifecycle, debuggee, self.limits)
 
     def _add_program(self) -> None:
         settings, lifecycle = self.settings, self.lifecycle
         log, publication = self.log, self.publication
-        hub, probes, stops, debuggee = self.hub, self.probes, self.stops, self.debuggee
+        hub, probes, _stops, debuggee = self.hub, self.probes, self.stops, self.debuggee
         run = self.run
         dap_events = DapEvents(
             lifecycle,
             log,
-            hub,
-            stops,
-            debuggee,
+            self.debugging,
             self.breakpoints,
             self.run_to_line,
             self.reports,
@@ -173,10 +162,7 @@ class Session:
         )
         self.debug_events = DebugEvents(
             publication,
-            hub,
-            probes,
-            stops,
-            debuggee,
+            self.debugging,
             self.breakpoints,
             self.log_points,
             self.traces,
@@ -186,10 +172,7 @@ class Session:
             settings, probes, debuggee, self.breakpoints, self.exceptions, self.watches
         )
         targets = Targets(
-            settings,
-            lifecycle,
-            log,
-            publication,
+            self.core,
             probes,
             debuggee,
             self.input,
@@ -200,9 +183,7 @@ class Session:
             self.joining,
         )
         self.starting = Starting(
-            settings,
-            lifecycle,
-            publication,
+            self.core,
             debuggee,
             self.breakpoints,
             self.exceptions,
@@ -223,25 +204,15 @@ class Session:
         ended = settings.params.ended
         self.held = HeldTime(0.0 if ended is None else ended.held_seconds)
         self.pause_budget = PauseBudget(
-            settings,
-            lifecycle,
-            log,
-            probes,
-            debuggee,
-            run,
-            self.breakpoints,
-            self.idle,
-            self.held,
+            self.core, probes, debuggee, run, self.breakpoints, self.idle, self.held
         )
 
     def _add_blueprint(self) -> None:
-        settings, lifecycle = self.settings, self.lifecycle
-        log, publication = self.log, self.publication
+        settings, _lifecycle = self.settings, self.lifecycle
+        _log, publication = self.log, self.publication
         hub, debuggee, run = self.hub, self.debuggee, self.run
         self.retirement = Retirement(
-            settings,
-            lifecycle,
-            log,
+            self.core,
             debuggee,
             run,
             self.breakpoints,
@@ -254,9 +225,7 @@ class Session:
             self.disk,
         )
         self.blueprints = Blueprints(
-            settings,
-            lifecycle,
-            log,
+            self.core,
             debuggee,
             self.breakpoints,
             self.exceptions,
@@ -277,18 +246,13 @@ class Session:
 
     def _add_publication(self) -> None:
         settings, lifecycle = self.settings, self.lifecycle
-        log, publication = self.log, self.publication
-        hub, stops, debuggee = self.hub, self.stops, self.debuggee
+        _log, publication = self.log, self.publication
+        _hub, _stops, _debuggee = self.hub, self.stops, self.debuggee
         self.record = Record(settings.params.record_dir, self.disk, self._recorded)
         publication.record_by(self.record.save)
         self.public_state = PublicState(
-            settings,
-            lifecycle,
-            log,
-            publication,
-            hub,
-            stops,
-            debuggee,
+            self.core,
+            self.debugging,
             self.input,
             self.breakpoints,
             self.limits,
@@ -299,12 +263,8 @@ class Session:
             self.record,
         )
         effects = Effects(
-            lifecycle,
-            log,
-            publication,
-            hub,
-            stops,
-            debuggee,
+            self.core,
+            self.debugging,
             self.log_points,
             self.run_to_line,
             self.reports,

@@ -16,17 +16,13 @@ from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.native.plan import NativePlan, NativePlanner
 from debug_relay.worker.session.settings_changes import stop_all_needs_probe
 from debug_relay.worker.session.targets import Targets
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 
 class Starting:
     def __init__(
         self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        publication: Publication,
+        core: Core,
         debuggee: Debuggee,
         breakpoints: Breakpoints,
         exceptions: ExceptionFilters,
@@ -36,9 +32,9 @@ class Starting:
         restart: RestartPlanner,
         targets: Targets,
     ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._publication = publication
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._publication = core.publication
         self._debuggee = debuggee
         self._breakpoints = breakpoints
         self._exceptions = exceptions

@@ -17,19 +17,13 @@ from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.joining.listener import JoinListener
 from debug_relay.worker.native.plan import NativePlan
 from debug_relay.worker.native.program import NativeTarget
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 
 class Targets:
     def __init__(
         self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        publication: Publication,
+        core: Core,
         probes: ProbeClient,
         debuggee: Debuggee,
         input_requests: InputRequests,
@@ -39,10 +33,11 @@ class Targets:
         servers: NewServers,
         joining: JoinListener,
     ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
-        self._publication = publication
+        self._core = core
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
+        self._publication = core.publication
         self._probes = probes
         self._debuggee = debuggee
         self._input_requests = input_requests
@@ -83,10 +78,7 @@ class Targets:
             )
         return AttachedProgram(
             params,
-            self._settings,
-            self._lifecycle,
-            self._log,
-            self._publication,
+            self._core,
             self._probes,
             self._debuggee,
             self._run,

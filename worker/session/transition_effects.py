@@ -10,27 +10,20 @@ import msgspec
 from debug_relay.protocol.state import Event, State
 from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
-from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.stops import Stops
-from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.inspection.stop_reports import StopReports
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.pause_budget import HeldTime
 from debug_relay.worker.session.record import Record
-from debug_relay.worker.state.lifecycle import Effect, Lifecycle, Transition
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.core import Core
+from debug_relay.worker.state.lifecycle import Effect, Transition
 
 
 class Effects:
     def __init__(
         self,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        publication: Publication,
-        hub: Hub,
-        stops: Stops,
-        debuggee: Debuggee,
+        core: Core,
+        debugging: Debugging,
         log_points: LogPoints,
         goal: RunToLine,
         reports: StopReports,
@@ -38,12 +31,12 @@ class Effects:
         held: HeldTime,
         record: Record,
     ) -> None:
-        self._lifecycle = lifecycle
-        self._log = log
-        self._publication = publication
-        self._hub = hub
-        self._stops = stops
-        self._debuggee = debuggee
+        self._lifecycle = core.lifecycle
+        self._log = core.log
+        self._publication = core.publication
+        self._hub = debugging.hub
+        self._stops = debugging.stops
+        self._debuggee = debugging.debuggee
         self._log_points = log_points
         self._goal = goal
         self._reports = reports

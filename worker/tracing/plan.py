@@ -17,10 +17,7 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.debugger.stops import Stops
-from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.source.functions import FunctionSpan, find_function
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
@@ -45,18 +42,15 @@ class Planner:
         self,
         settings: Settings,
         lifecycle: Lifecycle,
-        hub: Hub,
-        probes: ProbeClient,
-        stops: Stops,
-        debuggee: Debuggee,
+        debugging: Debugging,
         breakpoints: Breakpoints,
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
-        self._hub = hub
-        self._probes = probes
-        self._stops = stops
-        self._debuggee = debuggee
+        self._hub = debugging.hub
+        self._probes = debugging.probes
+        self._stops = debugging.stops
+        self._debuggee = debugging.debuggee
         self._breakpoints = breakpoints
 
     async def plan_of(self, params: Trace) -> Plan:

@@ -21,13 +21,10 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.trace_pages import FILE, Measure, PageSize, nothing_was_traced
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import OWN_CODE_SECONDS, ProbeClient
+from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.probe_client import OWN_CODE_SECONDS
 from debug_relay.worker.debugger.run_control import RunControl
-from debug_relay.worker.debugger.stops import Stops
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 from debug_relay.worker.tracing import row_file
 from debug_relay.worker.tracing.plan import Plan, Planner
 
@@ -44,23 +41,19 @@ class RunningTrace:
 
     def __init__(
         self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        publication: Publication,
-        hub: Hub,
-        probes: ProbeClient,
-        stops: Stops,
+        core: Core,
+        debugging: Debugging,
         run: RunControl,
         plan: Plan,
         params: Trace,
         file: Path,
     ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._publication = publication
-        self._hub = hub
-        self._probes = probes
-        self._stops = stops
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._publication = core.publication
+        self._hub = debugging.hub
+        self._probes = debugging.probes
+        self._stops = debugging.stops
         self._run = run
         self._plan = plan
         self._params = params
@@ -222,29 +215,21 @@ class RunningTrace:
 class Traces:
     """The session's last trace; one at a time."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        publication: Publication,
-        hub: Hub,
-        probes: ProbeClient,
-        stops: Stops,
-        run: RunControl,
-        planner: Planner,
-    ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._publication = publication
-        self._hub = hub
-        self._probes = probes
-        self._stops = stops
+    def __init__(self, core: Core, debugging: Debugging, run: RunControl, planner: Planner) -> None:
+        self._core = core
+        self._debugging = debugging
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._publication = core.publication
+        self._hub = debugging.hub
+        self._probes = debugging.probes
+        self._stops = debugging.stops
         self._run = run
         self._planner = planner
         self._last: RunningTrace | None = None
         # The record of the last trace, which an earlier worker of the session may have run.
         self._record: TraceRecord | None = None
-        self._file = settings.folder / FILE
+        self._file = core.settings.folder / FILE
 
     def take(self, server: DebugServer, news: probe.TraceNews) -> None:
         if self._last is not None:
@@ -273,18 +258,7 @@ class Traces:
                 required_state="paused",
             )
         plan = await self._planner.plan_of(params)
-        tracing = RunningTrace(
-            self._settings,
-            self._lifecycle,
-            self._publication,
-            self._hub,
-            self._probes,
-            self._stops,
-            self._run,
-            plan,
-            params,
-            self._file,
-        )
+        tracing = RunningTrace(self._core, self._debugging, self._run, plan, params, self._file)
         before, self._last = (self._last, self._record), tracing
         self._record = tracing.record
         try:
