@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.output_events import Category
 from debug_relay.protocol.models.program import Attach
 from debug_relay.protocol.models.sessions import Program
@@ -24,6 +24,7 @@ from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.attach.descendants import ProcessTree
 from debug_relay.worker.attach.injected_process import InjectedProcess
+from debug_relay.worker.attach.unowned import UnownedProgram
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee import child_events
 from debug_relay.worker.debuggee.handshake import NewServers
@@ -34,7 +35,6 @@ from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.state.core import Core
-from debug_relay.worker.system.descendants import Ended
 
 # A target whose connection is lost has this long to end before it counts as released: the
 # connection of a target that ends is lost a moment before.
@@ -44,10 +44,8 @@ _ENDING_SECONDS: Final = 30.0  # The same for a target that is already ending.
 _TERM_SECONDS: Final = 0.1
 
 
-class AttachedProgram:
+class AttachedProgram(UnownedProgram):
     """Another owner's program on this machine."""
-
-    attached = True
 
     def __init__(
         self,
@@ -224,22 +222,6 @@ class AttachedProgram:
 
     # -- living with it
 
-    def wake(self) -> None:
-        """Nothing to do: we send no signals to a program that we did not start."""
-
-    def state_changed(self) -> None:
-        """Nothing to do."""
-
-    def flush_output(self) -> None:
-        """Nothing to do: the program writes to where its owner sent its output."""
-
-    async def write_input(self, data: bytes, eof: bool) -> None:
-        raise RelayError(
-            Code.ATTACH_UNSUPPORTED,
-            "The relay cannot write to the standard input of an attached program",
-            "Write to the terminal or pipe that it was started with, or launch it instead.",
-        )
-
     async def end(self, grace: float, for_all: bool = False) -> None:
         """End the program itself, which only an explicit call asks for. Its children belong to its
         owner.
@@ -255,12 +237,6 @@ class AttachedProgram:
             await self._process.until_gone(5.0)
         self._running = False
         self._lifecycle.ended(None, None, "terminated")
-
-    async def end_children(self) -> list[Ended]:
-        return []  # they belong to the program's owner
-
-    def kept_pipes(self) -> list[int]:
-        return []
 
     async def detach(self) -> None:
         """Detach: the program and its processes run on as before, with nothing of ours in them."""

@@ -24,6 +24,7 @@ from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker import bundle
 from debug_relay.worker.attach.behind_port import processes_behind
+from debug_relay.worker.attach.unowned import UnownedProgram
 from debug_relay.worker.debuggee import child_events
 from debug_relay.worker.debuggee.handshake import NewServers
 from debug_relay.worker.debugger import adapter
@@ -32,7 +33,6 @@ from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
-from debug_relay.worker.system.descendants import Ended
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -71,10 +71,9 @@ def check(params: Attach) -> None:
         )
 
 
-class JoinedProgram:
+class JoinedProgram(UnownedProgram):
     """Another owner's program: it ran before us and outlives us."""
 
-    attached = True
     shows: Final = "full"  # there is no probe, and pydevd renders the values
 
     def __init__(
@@ -294,22 +293,6 @@ class JoinedProgram:
 
     # -- living with it
 
-    def wake(self) -> None:
-        """Nothing to do: we send no signals to a program that we did not start."""
-
-    def state_changed(self) -> None:
-        """Nothing to do."""
-
-    def flush_output(self) -> None:
-        """Nothing to do: the program writes to where its owner sent its output."""
-
-    async def write_input(self, data: bytes, eof: bool) -> None:
-        raise RelayError(
-            Code.ATTACH_UNSUPPORTED,
-            "The relay cannot write to the standard input of an attached program",
-            "Write to the terminal or pipe that it was started with, or launch it instead.",
-        )
-
     async def end(self, grace: float, for_all: bool = False) -> None:
         """End the program itself, which only an explicit call asks for. Its children belong to its
         owner.
@@ -317,12 +300,6 @@ class JoinedProgram:
         await self._disconnect(terminate=True)
         self._running = False
         self._lifecycle.ended(None, None, "terminated")
-
-    async def end_children(self) -> list[Ended]:
-        return []  # they belong to the program's owner
-
-    def kept_pipes(self) -> list[int]:
-        return []
 
     async def detach(self) -> None:
         """Detach: the program runs on, and its debug server stays in it."""

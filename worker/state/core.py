@@ -1,4 +1,4 @@
-"""Four parts of a session that nearly every other part needs, and that import none of the others."""
+"""Four parts of a session that nearly every other part needs. They import none of the others."""
 
 from __future__ import annotations
 
