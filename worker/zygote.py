@@ -19,10 +19,13 @@ import msgspec
 
 from debug_relay.protocol.models.blueprint import fields_of
 from debug_relay.protocol.models.program import Attach, Launch
-from debug_relay.protocol.wire import dap, probe_messages
+from debug_relay.protocol.wire import breakpoint_requests, dap, probe_events, probe_messages
 
 _PID: Final = struct.Struct("i")
-_DECODED_IN: Final = (dap.__name__, probe_messages.__name__, "debug_relay.worker.")
+_DECODED_IN: Final = (
+    *(module.__name__ for module in (dap, probe_messages, breakpoint_requests, probe_events)),
+    "debug_relay.worker.",
+)
 
 
 def forked(control: socket.socket) -> socket.socket | None:

@@ -1,11 +1,12 @@
-"""The messages between the worker and the probe inside a program, each once.
+"""The requests of the worker to the probe inside a program, each once, and what they answer.
 
-A request is a DAP request `relay` whose arguments are one of the `Request`s here; the type in its
-brackets is that of its answer. A `Question` is posted to a stopped thread: pydevd's reading thread
-replies at once whether that was possible, and the stopped thread answers by the event
-`relayAnswer`, with one of the types of `protocol/wire/probe_answers.py`. The probe has plain
-functions for these requests (`worker/probe/engine/connection/relay_requests.py`); a test compares
-their parameters with these fields.
+Those about breakpoints are in `breakpoint_requests.py`, the events that the probe sends by itself
+in `probe_events.py`. A request is a DAP request `relay` whose arguments are one of the `Request`s
+here; the type in its brackets is that of its answer. A `Question` is posted to a stopped thread:
+pydevd's reading thread replies at once whether that was possible, and the stopped thread answers by
+the event `relayAnswer`, with one of the types of `protocol/wire/probe_answers.py`. The probe has
+plain functions for these requests (`worker/probe/engine/connection/relay_requests.py`); a test
+compares their parameters with these fields.
 """
 
 from __future__ import annotations
@@ -72,123 +73,6 @@ def answer_to(kind: type[Question[A]]) -> type[A]:
 def arguments_of(request: Request[Any]) -> Any:
     """The fields, and as `do` the name of the request."""
     return to_builtins(request, str_keys=True)
-
-
-# -- breakpoints
-
-
-class FoundPlace(Struct):
-    path: str
-    line: int
-    name: str
-    left_out: str | None  # why the program never stops there, a key of `LEFT_OUT`
-    inherited: bool = False  # it stops only for calls with the requested class
-
-
-class FoundFunction(Struct):
-    """The places of a function, and the full names of functions that may have been meant."""
-
-    places: list[FoundPlace]
-    elsewhere: list[str]
-
-
-class Point(Struct, kw_only=True):
-    """A breakpoint as the probe knows it."""
-
-    id: str
-    place: tuple[str, int] | None  # real path and line; None while it is disabled or not verified
-    condition: str | None
-    hit: tuple[str, int] | None
-    log: str | None
-    enabled: bool
-    fresh: bool  # it counts from zero
-
-
-class Points(Request[dict[str, str]]):
-    """New, changed and removed breakpoints. The answer has, by id, why pydevd passes
-    over a file.
-    """
-
-    set: list[Point] = []
-    remove: list[str] = []
-
-
-class WatchedValue(Struct, kw_only=True):
-    """A watchpoint as the probe knows it."""
-
-    id: str
-    expression: str
-    lines: dict[str, list[int]]  # real path → lines
-    enabled: bool
-    condition: str | None = None
-    frame: int | None = None  # the stopped frame whose object alone is watched
-
-
-class Watchpoints(Request[dict[str, str]]):
-    """Watchpoints that are new or changed, or gone; by id why one has no value in its frame."""
-
-    set: list[WatchedValue] = []
-    remove: list[str] = []
-
-
-class Hits(Request[dict[str, int]]):
-    """Returns how often each breakpoint was hit."""
-
-
-class ShareHits(Request[bool]):
-    """Count in this file, which the worker maps too; false if the program cannot."""
-
-    path: str
-    capacity: int
-
-
-class Suspend(Request[bool]):
-    """Suspend all breakpoints, or end that."""
-
-    on: bool
-
-
-class Functions(Request[dict[str, FoundFunction]]):
-    names: list[tuple[str, str, str | None]]  # id, name, the file it must be in
-
-
-class Inherited(Request[dict[str, FoundFunction]]):
-    """Find methods again that were not found: classes created since may inherit them."""
-
-    ids: list[str]
-
-
-class Outdated(Request[list[str]]):
-    """Returns which of these files differ from the code that runs."""
-
-    paths: list[str]
-
-
-class Exceptions(Request[list[str]]):
-    """Set which exceptions stop; returns those of the types that exist in the program by now."""
-
-    raised: bool
-    types: list[str]
-    everywhere: bool
-    types_everywhere: bool
-    condition: str | None = None
-    unconditional: list[str] = []  # raised, uncaught, user: these stop whatever the condition says
-
-
-class KnownTypes(Request[list[str]]):
-    types: list[str]
-
-
-class Goal(Request[str | None]):
-    """Run to a line; returns why pydevd passes over that file, if it does."""
-
-    path: str
-    line: int
-    thread: int | None = None
-
-
-class NoGoal(Request[bool]):
-    pass
 
 
 # -- threads
@@ -476,90 +360,3 @@ class Streams(Request[list[Category]]):
 
 class Leave(Request[bool]):
     """Detach, and leave nothing of ours in the program."""
-
-
-# -- events
-
-
-class LogLine(Struct):
-    """A line that a log point has written."""
-
-    id: str
-    text: str
-    skipped: int
-    path: str
-    line: int
-
-
-class BreakpointError(Struct):
-    """The condition or message of a breakpoint has raised; the id of exception breakpoints is
-    `exceptions`.
-    """
-
-    id: str
-    error: str
-    line: int | None = None
-
-
-class HotBreakpoint(Struct):
-    """A breakpoint whose condition slows the program."""
-
-    id: str
-
-
-class FunctionAppeared(FoundFunction, kw_only=True):
-    """A function that a breakpoint names was loaded."""
-
-    id: str
-
-
-class ChildStarted(Struct):
-    pid: int
-    command: list[str]
-    debugged: bool
-
-
-class Greenlets(Struct):
-    """gevent has replaced the program's threads, and the probe had not predicted that."""
-
-
-class Place(Struct):
-    path: str
-    line: int
-
-
-class TraceNews(Struct):
-    """A thread that the trace records, the error of an expression, or why the trace is over."""
-
-    thread: int | None = None
-    problem: str | None = None
-    where: Place | None = None
-    over: Literal["max_rows", "until"] | None = None
-    breakpoint: bool = False  # a breakpoint stops the program there anyway
-
-
-class Left(Struct):
-    """The remains of a detach: everything else was removed."""
-
-    stuck: int = 0
-    errors: list[str] = []
-
-
-class Ending(Struct):
-    """The program ends, which may take long."""
-
-
-# Every event of the probe's and its body.
-EVENTS: Final[dict[str, Any]] = {
-    "relayAnswer": answers.Answer,
-    "relayEnding": Ending,
-    "relayError": BreakpointError,
-    "relayFunction": FunctionAppeared,
-    "relayGreenlets": Greenlets,
-    "relayHot": HotBreakpoint,
-    "relayLeft": Left,
-    "relayLog": LogLine,
-    "relayStop": answers.StopReport,
-    "relaySubprocess": ChildStarted,
-    "relayTrace": TraceNews,
-}

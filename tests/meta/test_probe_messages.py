@@ -1,4 +1,4 @@
-"""The probe's side of `protocol/wire/probe_messages.py`, held against it by its sources."""
+"""The probe's side of `protocol/wire/probe_messages.py` and the modules beside it, held against it by its sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
-from debug_relay.protocol.wire import live_answers
+from debug_relay.protocol.wire import breakpoint_requests, live_answers, probe_events
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as messages
 from tests.meta.examples import ROOT
@@ -221,13 +221,13 @@ def emitted() -> Iterator[tuple[str, set[str] | None]]:
 
 
 def test_the_probe_tells_each_event_and_no_other():
-    assert {name for name, _ in emitted()} == messages.EVENTS.keys()
+    assert {name for name, _ in emitted()} == probe_events.EVENTS.keys()
 
 
 def test_events_have_the_fields_that_the_probe_gives_them():
     seen = set()
     for name, keys in emitted():
-        kind = messages.EVENTS[name]
+        kind = probe_events.EVENTS[name]
         if keys is None:
             assert name in IN_VARIABLES
             continue
@@ -236,7 +236,7 @@ def test_events_have_the_fields_that_the_probe_gives_them():
         required = {one.name for one in fields(kind) if one.required}
         assert required <= keys <= {one.name for one in fields(kind)}, name
         seen.add(name)
-    assert seen | IN_VARIABLES == messages.EVENTS.keys()
+    assert seen | IN_VARIABLES == probe_events.EVENTS.keys()
 
 
 def test_what_has_a_default_is_not_sent():
@@ -248,7 +248,9 @@ def test_what_has_a_default_is_not_sent():
 
 
 def test_answers_have_types():
-    reply = msgspec.json.decode(b'{"result": {"bp_1": 4}}', type=messages.reply_to(messages.Hits))
+    reply = msgspec.json.decode(
+        b'{"result": {"bp_1": 4}}', type=messages.reply_to(breakpoint_requests.Hits)
+    )
     assert reply.result == {"bp_1": 4}
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(b'{"result": [1]}', type=messages.reply_to(messages.Hits))
+        msgspec.json.decode(b'{"result": [1]}', type=messages.reply_to(breakpoint_requests.Hits))

@@ -20,7 +20,7 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.system import procfs
-from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import dap, probe_events
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker import bundle
 from debug_relay.worker.attach import main_thread_rest, refusals
@@ -66,7 +66,7 @@ class InjectedProcess:
         self._gone = asyncio.Event()
         self._closed = asyncio.Event()
         self.is_ending = False  # the process itself reported this: its exit may take long
-        self._residue = probe.Left()
+        self._residue = probe_events.Left()
         self._late = False  # the process had not detached when our wait ended
         self._heartbeat: asyncio.Task[None] | None = None
         self._adapter = adapter.Adapter(self._take, self._lost, lambda: procfs.uids(pid))
@@ -262,7 +262,7 @@ class InjectedProcess:
 
     def _take(self, server: DebugServer, message: dap.Message) -> None:
         if message.event == "relayLeft":
-            self._residue = msgspec.json.decode(bytes(message.body), type=probe.Left)
+            self._residue = msgspec.json.decode(bytes(message.body), type=probe_events.Left)
         elif message.event == "relayEnding":
             self.is_ending = True
         elif message.event not in ("terminated", "exited"):

@@ -13,7 +13,7 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import ExceptionBreakpoints, SetExceptionBreakpoints
-from debug_relay.protocol.wire import probe_messages as probe
+from debug_relay.protocol.wire import breakpoint_requests
 from debug_relay.worker.breakpoints.requests import bad_condition
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
@@ -126,7 +126,9 @@ class ExceptionFilters:
             self._known = {name for name in wanted.types if _is_builtin(name)}
 
             async def ask(server: DebugServer) -> list[str]:
-                return await self._probes.ask(server, probe.KnownTypes(types=wanted.types))
+                return await self._probes.ask(
+                    server, breakpoint_requests.KnownTypes(types=wanted.types)
+                )
 
             probed = self._probes.probed()
             self._known.update(*await self._hub.each(probed, ask))
@@ -161,7 +163,7 @@ class ExceptionFilters:
         wanted = self._wanted
         added = [name for filters in self._also.values() for name in filters]
         filters = list(dict.fromkeys([*wanted.filters, *added]))
-        details = probe.Exceptions(
+        details = breakpoint_requests.Exceptions(
             raised="raised" in filters,
             types=wanted.types,
             everywhere=wanted.raised_in == "all",

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
-from debug_relay.protocol.wire.probe_messages import FoundFunction, FoundPlace
+from debug_relay.protocol.wire.breakpoint_requests import FoundFunction, FoundPlace
 from debug_relay.worker.breakpoints.table import Entry
 
 LEFT_OUT: Final = {

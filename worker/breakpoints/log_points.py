@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from debug_relay.protocol.wire.probe_messages import LogLine
+from debug_relay.protocol.wire.probe_events import LogLine
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.state.log import SessionLog

@@ -8,7 +8,7 @@ from collections.abc import Set
 
 from msgspec.structs import replace
 
-from debug_relay.protocol.wire import probe_messages as probe
+from debug_relay.protocol.wire import breakpoint_requests
 from debug_relay.worker.breakpoints import functions
 from debug_relay.worker.breakpoints.functions import LEFT_OUT
 from debug_relay.worker.breakpoints.hit_counts import CAPACITY, HitCounts
@@ -26,10 +26,10 @@ class ProbeSync:
     async def begin(self, server: DebugServer) -> None:
         counts = self.counts[server] = HitCounts()
         counts.shared = await self._probes.ask(
-            server, probe.ShareHits(path=counts.path, capacity=CAPACITY)
+            server, breakpoint_requests.ShareHits(path=counts.path, capacity=CAPACITY)
         )
         if self._table.suspended:
-            await self._probes.ask(server, probe.Suspend(on=True))
+            await self._probes.ask(server, breakpoint_requests.Suspend(on=True))
         await self.set(server, list(self._table))
 
     async def set(
@@ -40,7 +40,7 @@ class ProbeSync:
         if not entries:
             return
         rows = [_row(entry, entry.id in fresh) for entry in entries]
-        left_out = await self._probes.ask(server, probe.Points(set=rows))
+        left_out = await self._probes.ask(server, breakpoint_requests.Points(set=rows))
         for entry in entries:
             if entry.id in left_out:
                 entry.verified = False
@@ -51,7 +51,7 @@ class ProbeSync:
         if not entries:
             return
         rows = [
-            probe.WatchedValue(
+            breakpoint_requests.WatchedValue(
                 id=entry.id,
                 expression=entry.watch or "",
                 lines=entry.watched_lines,
@@ -61,7 +61,7 @@ class ProbeSync:
             )
             for entry in entries
         ]
-        problems = await self._probes.ask(server, probe.Watchpoints(set=rows))
+        problems = await self._probes.ask(server, breakpoint_requests.Watchpoints(set=rows))
         for entry in entries:
             entry.frame = None  # the probe has its object now
             if entry.id in problems:
@@ -79,7 +79,7 @@ class ProbeSync:
         if not entries:
             return
         names = [(entry.id, functions.plain(entry), entry.only_in) for entry in entries]
-        answer = await self._probes.ask(server, probe.Functions(names=names))
+        answer = await self._probes.ask(server, breakpoint_requests.Functions(names=names))
         for id, found in answer.items():
             if id in self._table:
                 entry = self._table.one(id)
@@ -90,17 +90,17 @@ class ProbeSync:
     async def forget(self, server: DebugServer, entries: list[Entry]) -> None:
         watched = [entry.id for entry in entries if entry.watch is not None]
         if watched:
-            await self._probes.ask(server, probe.Watchpoints(remove=watched))
+            await self._probes.ask(server, breakpoint_requests.Watchpoints(remove=watched))
         others = [entry.id for entry in entries if entry.watch is None]
         if others:
-            await self._probes.ask(server, probe.Points(remove=others))
+            await self._probes.ask(server, breakpoint_requests.Points(remove=others))
 
     async def suspend(self, server: DebugServer) -> None:
-        await self._probes.ask(server, probe.Suspend(on=self._table.suspended))
+        await self._probes.ask(server, breakpoint_requests.Suspend(on=self._table.suspended))
 
 
-def _row(entry: Entry, fresh: bool) -> probe.Point:
-    return probe.Point(
+def _row(entry: Entry, fresh: bool) -> breakpoint_requests.Point:
+    return breakpoint_requests.Point(
         id=entry.id,
         place=(entry.real_path, entry.line) if entry.is_active else None,
         condition=entry.condition,

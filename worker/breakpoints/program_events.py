@@ -9,8 +9,8 @@ import msgspec
 
 from debug_relay.protocol.models.breakpoints import ValueChange
 from debug_relay.protocol.models.fields import Location
+from debug_relay.protocol.wire.breakpoint_requests import FoundFunction
 from debug_relay.protocol.wire.dap import SeenChange
-from debug_relay.protocol.wire.probe_messages import FoundFunction
 from debug_relay.worker.breakpoints import never_found
 from debug_relay.worker.breakpoints.functions import place
 from debug_relay.worker.breakpoints.published import PublishedBreakpoints

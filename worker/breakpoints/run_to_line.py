@@ -14,8 +14,7 @@ from msgspec import Struct
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
 from debug_relay.protocol.models.execution import RunTo
-from debug_relay.protocol.wire import dap
-from debug_relay.protocol.wire import probe_messages as probe
+from debug_relay.protocol.wire import breakpoint_requests, dap
 from debug_relay.worker.breakpoints.functions import LEFT_OUT
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.breakpoints.table import Entry
@@ -63,7 +62,7 @@ class RunToLine:
         try:
             left_out = await self._probes.ask(
                 server,
-                probe.Goal(
+                breakpoint_requests.Goal(
                     path=entry.real_path,
                     line=entry.line,
                     thread=None if only is None else thread.dap_id,
@@ -108,7 +107,7 @@ class RunToLine:
         self._goal = None
         goal.reached = reached
         try:
-            await self._probes.ask(server, probe.NoGoal())
+            await self._probes.ask(server, breakpoint_requests.NoGoal())
         except RelayError as error:
             log.warning("goal.end", extra={"fields": {"error": error.message}})  # program ended
         return reached

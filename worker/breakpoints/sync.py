@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Set
 
 from msgspec.structs import replace
 
-from debug_relay.protocol.wire import probe_messages as probe
+from debug_relay.protocol.wire import breakpoint_requests
 from debug_relay.worker.breakpoints import functions
 from debug_relay.worker.breakpoints.plain_sync import PlainSync
 from debug_relay.worker.breakpoints.probe_sync import ProbeSync
@@ -100,8 +100,8 @@ class BreakpointSync:
         if not missed:
             return
 
-        async def ask(server: DebugServer) -> dict[str, probe.FoundFunction]:
-            return await self._probes.ask(server, probe.Inherited(ids=list(missed)))
+        async def ask(server: DebugServer) -> dict[str, breakpoint_requests.FoundFunction]:
+            return await self._probes.ask(server, breakpoint_requests.Inherited(ids=list(missed)))
 
         for answer in await self._hub.each(self._probes.probed(), ask):
             for id, found in answer.items():
@@ -118,7 +118,9 @@ class BreakpointSync:
         """
 
         async def ask(server: DebugServer) -> tuple[int, list[str]]:
-            return server.pid, await self._probes.ask(server, probe.Outdated(paths=sorted(paths)))
+            return server.pid, await self._probes.ask(
+                server, breakpoint_requests.Outdated(paths=sorted(paths))
+            )
 
         reported = await self._hub.each(self._probes.probed(), ask)
         return {path: frozenset(pid for pid, old in reported if path in old) for path in paths}
@@ -136,7 +138,7 @@ class BreakpointSync:
         """Ask the programs that could not share memory with us for their counts."""
         for server, counts in list(self._counts.items()):
             if not counts.shared and not server.lost:
-                counts.reported = await self._probes.ask(server, probe.Hits())
+                counts.reported = await self._probes.ask(server, breakpoint_requests.Hits())
 
     def server_gone(self, server: DebugServer) -> None:
         """Keep the counts of a server that has disconnected: they are final."""

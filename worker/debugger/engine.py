@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import breakpoint_requests, dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 
@@ -80,7 +80,11 @@ class Engine(Protocol):
         """Whether the debugger's own output does not hold for this engine."""
 
     async def stop_at_exceptions(
-        self, filters: Sequence[str], details: probe.Exceptions, suspended: bool, timeout: float
+        self,
+        filters: Sequence[str],
+        details: breakpoint_requests.Exceptions,
+        suspended: bool,
+        timeout: float,
     ) -> None:
         """Stop at these kinds of exceptions. `suspended`: nothing stops until that is over."""
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import needs_scope_to_run_code
-from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import breakpoint_requests, dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.engine import (
@@ -110,7 +110,11 @@ class PlainEngine:
     # -- stops
 
     async def stop_at_exceptions(
-        self, filters: Sequence[str], details: probe.Exceptions, suspended: bool, timeout: float
+        self,
+        filters: Sequence[str],
+        details: breakpoint_requests.Exceptions,
+        suspended: bool,
+        timeout: float,
     ) -> None:
         """Only the kinds count: debugpy knows no types and no conditions."""
         arguments = exception_filters(() if suspended else filters)

@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import breakpoint_requests, dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer, ServerLost
@@ -68,7 +68,7 @@ class ProbeClient:
     async def find_probe(self, server: DebugServer) -> None:
         """Find out whether the probe is in the program; without it the engine is plain DAP."""
         try:
-            await self.ask(server, probe.Hits())
+            await self.ask(server, breakpoint_requests.Hits())
         except RelayError as error:
             if error.code is not Code.DEBUGPY_ERROR or server.lost:
                 raise

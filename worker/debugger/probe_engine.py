@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import breakpoint_requests, dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.engine import Capabilities, exception_filters
@@ -69,7 +69,11 @@ class ProbeEngine:
         return await self._probes.ask(self._server, probe.Native(thread=thread))
 
     async def stop_at_exceptions(
-        self, filters: Sequence[str], details: probe.Exceptions, suspended: bool, timeout: float
+        self,
+        filters: Sequence[str],
+        details: breakpoint_requests.Exceptions,
+        suspended: bool,
+        timeout: float,
     ) -> None:
         """The probe decides at each exception that pydevd examines, and knows of a suspension."""
         await self._probes.ask(self._server, details)

@@ -15,8 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.wire import dap
-from debug_relay.protocol.wire import probe_messages as probe
+from debug_relay.protocol.wire import dap, probe_events
 from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
@@ -28,14 +27,14 @@ log = logging.getLogger("debug_relay.worker")
 
 # A process may send these events just before it ends: they are handled after its end as well.
 _LASTING: Final = frozenset({"relaySubprocess", "relayError", "relayLog"})
-# The body of each event that is handled here; the probe's are in `probe.EVENTS`.
+# The body of each event that is handled here; the probe's are in `probe_events.EVENTS`.
 _BODIES: Final[Mapping[str, Any]] = {
     "stopped": dap.StoppedBody,
     "continued": dap.ContinuedBody,
     "thread": dap.ThreadBody,
     "module": dap.ModuleBody,
     "output": dap.OutputBody,
-    **probe.EVENTS,
+    **probe_events.EVENTS,
 }
 _DECODE: Final = {name: msgspec.json.Decoder(kind).decode for name, kind in _BODIES.items()}
 Handler = Callable[[DebugServer, Any], Awaitable[None]]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.secrets import masked_command
-from debug_relay.protocol.wire import probe_messages as probe
+from debug_relay.protocol.wire import probe_events
 from debug_relay.protocol.wire.probe_answers import StopReport
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.log_points import LogPoints
@@ -47,7 +47,7 @@ class ProbeEvents:
     async def _stop_report(self, server: DebugServer, answer: StopReport) -> None:
         self._reports.arrived(server, answer)
 
-    async def _subprocess(self, server: DebugServer, child: probe.ChildStarted) -> None:
+    async def _subprocess(self, server: DebugServer, child: probe_events.ChildStarted) -> None:
         started = {
             "reason": "started",
             "parent_pid": server.pid,
@@ -57,22 +57,26 @@ class ProbeEvents:
         }
         self._log.journal("subprocess", started)
 
-    async def _log_point(self, server: DebugServer, row: probe.LogLine) -> None:
+    async def _log_point(self, server: DebugServer, row: probe_events.LogLine) -> None:
         self._log_points.arrived(server, row)
 
-    async def _breakpoint_error(self, server: DebugServer, event: probe.BreakpointError) -> None:
+    async def _breakpoint_error(
+        self, server: DebugServer, event: probe_events.BreakpointError
+    ) -> None:
         if event.id == "exceptions":
             self._exceptions.failed(event.error)
         else:
             self._breakpoints.events.failed(event.id, event.error)
 
-    async def _hot_breakpoint(self, server: DebugServer, event: probe.HotBreakpoint) -> None:
+    async def _hot_breakpoint(self, server: DebugServer, event: probe_events.HotBreakpoint) -> None:
         self._breakpoints.events.slows(event.id)
 
-    async def _function_found(self, server: DebugServer, event: probe.FunctionAppeared) -> None:
+    async def _function_found(
+        self, server: DebugServer, event: probe_events.FunctionAppeared
+    ) -> None:
         self._breakpoints.events.appeared(event.id, event)
 
-    async def _greenlets(self, server: DebugServer, event: probe.Greenlets) -> None:
+    async def _greenlets(self, server: DebugServer, event: probe_events.Greenlets) -> None:
         self._log.say(
             "gevent has replaced this program's threads, and pydevd did not expect that: steps "
             f"and pauses may hang. {call_of('restart', self._settings.id)} with "

@@ -19,6 +19,7 @@ from debug_relay.protocol.models.execution import Trace, TraceEnd, TraceRows
 from debug_relay.protocol.models.retired_session import TraceRecord
 from debug_relay.protocol.state import State
 from debug_relay.protocol.trace_pages import FILE, Measure, PageSize, nothing_was_traced
+from debug_relay.protocol.wire import probe_events
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.parts import Debugging
@@ -123,7 +124,7 @@ class RunningTrace:
 
     # -- what the program reports
 
-    def take(self, server: DebugServer, news: probe.TraceNews) -> None:
+    def take(self, server: DebugServer, news: probe_events.TraceNews) -> None:
         record = self.record
         if server is not self._plan.server or record.ended is not None:
             return
@@ -231,7 +232,7 @@ class Traces:
         self._record: TraceRecord | None = None
         self._file = core.settings.folder / FILE
 
-    def take(self, server: DebugServer, news: probe.TraceNews) -> None:
+    def take(self, server: DebugServer, news: probe_events.TraceNews) -> None:
         if self._last is not None:
             self._last.take(server, news)
 
