@@ -1,7 +1,7 @@
 """Opens files that only the relay writes, although their paths may hold something else.
 
-If a FIFO or a directory has the name of a file of ours, the relay starts all the same: we move it
-aside, for a person to look at, and never remove it.
+If a FIFO or a directory has the name of one of the relay's files, the relay starts all the same: we
+move it aside, for a person to look at, and never remove it.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class RunReport(Result, kw_only=True):
     trace: RunTrace | None = None
     exception: RunException | None = None
     stop: Stop | None = None  # the first stop at one of `breakpoints`
-    stops: int = 0  # how often the program stopped at what was asked for
+    stops: int = 0  # how often the program stopped at a breakpoint or exception of the request
     never_hit: list[str] = []  # breakpoints that no line or function of the program has, and why
     # At the timeout: every thread's frames with their locals, and asyncio's pending tasks.
     threads: list[Thread] = []

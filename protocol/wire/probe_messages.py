@@ -359,4 +359,4 @@ class Streams(Request[list[Category]]):
 
 
 class Leave(Request[bool]):
-    """Detach, and leave nothing of ours in the program."""
+    """Detach, and remove the probe and pydevd from the program."""

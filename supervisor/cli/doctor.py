@@ -110,7 +110,7 @@ def _install(package: str) -> str:
 
 
 def _ptrace(_: _Machine) -> Iterator[Finding]:
-    """Asks the kernel about a process that is ours and no child of ours, as programs are."""
+    """Asks the kernel about a process of this user that is not its child, as programs are not."""
     scope = ""
     with suppress(OSError):
         scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text().strip()

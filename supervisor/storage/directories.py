@@ -34,7 +34,9 @@ _OWN_NAMES: Final = frozenset(
 
 
 class Directories:
-    """The directories of one relay: `open` makes them ready, `acquire` makes them ours alone."""
+    """The directories of one relay: `open` makes them ready, `acquire` locks them for this relay
+    alone.
+    """
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Starts workers, and finds those that live.
 
 A worker is forked from the zygote, or else executed. It gets its parameters on a socket that only
-it has. It is in a process session of its own and no signal of ours reaches it, so it outlives the
-supervisor. Its directory is made first: a crash between any two steps leaves something that the
-next start finds.
+it has. It is in a process session of its own and no signal to the supervisor's group reaches it, so
+it outlives the supervisor. Its directory is made first: a crash between any two steps leaves
+something that the next start finds.
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = ROOT / "docs" / "guide"
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 RANKS = ["Must change", "Change if", "Regenerate", "Tests", "Traps"]
+_WORD = re.compile(r"\w+")
+# Names of the kernel and of DAP in the chapters, which no source contains.
+OTHERS_NAMES = {"PR_SET_PDEATHSIG", "startDebugging"}
 _CALL = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) ([^`]*)`")
 
 
@@ -67,6 +70,25 @@ def test_files_that_are_named_exist(page):
     text = page.read_text(encoding="utf-8")
     named = re.findall(r"`((?:protocol|supervisor|worker|tests|docs)/[\w./-]+)`", text)
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_names_in_the_chapters_are_names_in_the_sources():
+    """A name that is changed in the code is changed in the chapters."""
+    sources = (
+        path.read_text(encoding="utf-8")
+        for folder in ("protocol", "supervisor", "worker", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    known = {word for text in sources for word in _WORD.findall(text)} | OTHERS_NAMES
+    for page in (ROOT / "docs" / "architecture").glob("*.md"):
+        prose = re.sub("```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        named = {
+            word
+            for code in re.findall(r"`([A-Za-z_][\w.]*)`", prose)
+            if "_" in code or code != code.lower()
+            for word in _WORD.findall(code)
+        }
+        assert sorted(named - known) == [], page.name
 
 
 def test_the_page_of_changes_says_where_to_add_things():

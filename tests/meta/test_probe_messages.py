@@ -1,4 +1,6 @@
-"""The probe's side of `protocol/wire/probe_messages.py` and the modules beside it, held against it by its sources."""
+"""The probe's side of `protocol/wire/probe_messages.py` and the modules beside it, held against it
+by its sources.
+"""
 
 from __future__ import annotations
 

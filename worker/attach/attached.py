@@ -239,7 +239,7 @@ class AttachedProgram(UnownedProgram):
         self._lifecycle.ended(None, None, "terminated")
 
     async def detach(self) -> None:
-        """Detach: the program and its processes run on as before, with nothing of ours in them."""
+        """Detach: the program and its processes run on as before, without probe and pydevd."""
         self._detaching = True
         detaching = [self._process.detach(self._probes)]
         if self._tree is not None:

@@ -92,7 +92,8 @@ class InjectedProcess:
         identity: str | None,
         set_up: Callable[[DebugServer], Awaitable[None]],
     ) -> None:
-        """Return when the process runs under the debugger; if it refuses, nothing of ours is left.
+        """Return when the process runs under the debugger; if it refuses, nothing of the payload is
+        left.
 
         `set_up` goes through the handshake.
         """
@@ -246,7 +247,7 @@ class InjectedProcess:
             raise refusals.raised(self._pid, raised)
 
     def _is_pending(self) -> bool:
-        """Whether injected code of ours may still begin to run in the program."""
+        """Whether the injected payload may still begin to run in the program."""
         injection = self._injection
         if injection is None or injection.failed:
             return False
@@ -283,7 +284,7 @@ class InjectedProcess:
     # -- ending
 
     async def detach(self, probes: ProbeClient) -> None:
-        """Detach: the process runs on as before, with nothing of ours in it."""
+        """Detach: the process runs on as before, without probe and pydevd."""
         server = self._server
         if server is None or server.lost:
             return

@@ -1,4 +1,4 @@
-"""Puts a first thread of ours into a running program, with gdb.
+"""Starts the relay's first thread in a running program, with gdb.
 
 gdb interrupts the program's main thread, which may hold any lock of the C library and of the
 interpreter at that moment: code that waits for such a lock in this thread would block the program
@@ -62,7 +62,7 @@ class Injection:
 
     @property
     def failed(self) -> bool:
-        """gdb has ended, and nothing of ours will run in the program."""
+        """gdb has ended, and the payload will not run in the program."""
         return self.ended.is_set() and (self.code != 0 or self._queued() != 0)
 
     def _queued(self) -> int | None:

@@ -4,10 +4,10 @@ runs it.
 Python calls a pending call with one argument and takes any result but 0 for an exception.
 `PyRun_SimpleString` returns another result if the text cannot begin: at the recursion limit,
 without memory, or if an audit hook refuses to compile; a SystemError would then end the program. So
-Python calls a few instructions of ours. They raise the recursion limit meanwhile, note the class of
-an exception and clear it, and always return 0; after a success they also free the page. The text
-runs without these instructions if memory may not be both writable and executable (systemd's
-MemoryDenyWriteExecute, SELinux), and on other machines than x86-64.
+Python calls a few machine instructions of the payload. They raise the recursion limit meanwhile,
+note the class of an exception and clear it, and always return 0; after a success they also free the
+page. The text runs without these instructions if memory may not be both writable and executable
+(systemd's MemoryDenyWriteExecute, SELinux), and on other machines than x86-64.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Children:
         try:
             await self._introduce(server)
         except (RelayError, OSError) as error:
-            # The child ended meanwhile, or is too slow; its own bound is not longer than ours.
+            # The child ended meanwhile, or is too slow; its own bound is not longer than this one.
             server.close("the handshake failed")
             child = self._children.get(pid)
             if child is not None and child.server is server and not await _ends(child):

@@ -79,7 +79,8 @@ class LaunchedProgram(OwnedProgram):
         self._status = StartStatus(launch)
         self._running = False
         self._adapter = adapter.Adapter(servers.listener.take, self._lost, descendants.uids)
-        # Files for its children, in a directory of ours: a child may close inherited descriptors.
+        # Files for its children, in the session's directory: a child may close inherited
+        # descriptors.
         self._child_setup = settings.folder / "family.json"
         self._bootstrap = settings.folder / "bootstrap.py"
         self._sources = settings.folder / "probe"

@@ -202,7 +202,8 @@ def attach_options(just_my_code: bool) -> dict[str, Any]:
     return {
         "justMyCode": just_my_code,
         "subProcess": False,
-        "isOutputRedirected": True,  # output is ours by pipe; the debugger has none to send
+        # the worker reads the output by pipe; the debugger has none to send
+        "isOutputRedirected": True,
         # Off, because pydevd would add a name of its own to the frame's variables. `step-out` turns
         # it on for as long as it lasts (`ProbeClient.keep_returns`).
         "showReturnValue": False,

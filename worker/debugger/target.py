@@ -51,7 +51,7 @@ class Target(Protocol):
         """Read all that the program has written so far into the output."""
 
     async def write_input(self, data: bytes, eof: bool) -> None:
-        """Write to the program's standard input; raises RelayError if it has none of ours."""
+        """Write to the program's standard input; raises RelayError if the worker has none."""
 
     async def end(self, grace: float, for_all: bool = False) -> None:
         """End the program, after `grace` by SIGKILL; with `for_all` its children, too."""

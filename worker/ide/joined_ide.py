@@ -62,7 +62,7 @@ class JoinedIde:
         self.has_attached = False
         self.is_configured = False
         self.stopped: set[int] = set()  # the threads that it shows as stopped
-        # Its watchpoints: DAP's id of the value and the condition → ours.
+        # Its watchpoints: DAP's id of the value and the condition → the relay's id.
         self.watched: dict[tuple[str, str | None], str] = {}
         self.changing = asyncio.Lock()  # its changes of breakpoints take effect in its order
         self.requests: dict[asyncio.Task[None], Request] = {}

@@ -23,7 +23,7 @@ from debug_relay.worker.ide.shapes import (
     variable_of,
 )
 
-# An IDE that does not send `configurationDone` is shown the program when it has asked nothing for
+# An IDE that does not send `configurationDone` is shown the program when it has sent no request for
 # this long.
 _CONFIGURED_SECONDS: Final = 1.0
 _STEP_SECONDS: Final = 30.0  # We wait this long for the rest of a step, such as its return value.

@@ -99,7 +99,7 @@ def frames_of(ide: JoinedIde, stack: i.Stack, there: set[str]) -> list[dict[str,
 
 
 async def existing(paths: Iterable[str]) -> set[str]:
-    """The paths that are files. Asked beside the event loop: a disk may be slow."""
+    """The paths that are files. It runs in a thread: a disk may be slow."""
     asked = set(paths)
     return await asyncio.to_thread(lambda: {path for path in asked if os.path.isfile(path)})
 

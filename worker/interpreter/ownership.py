@@ -124,7 +124,7 @@ class _Parts:
                 self._add_folder(folder)
         head = _head(real)
         if head.startswith(b"#!"):
-            # A script of ours runs the interpreter that its first line names.
+            # A script that is root's or ours runs the interpreter that its first line names.
             for word in head[2:].split(maxsplit=1)[:1]:
                 self._add(os.fsdecode(word))
                 if not word.startswith(b"/"):

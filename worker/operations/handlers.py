@@ -211,7 +211,7 @@ async def threads(call: Call, params: i.Threads) -> Struct:
     session.access.require("threads")
     current = session.stops.current.thread_id if session.stops.current else None
     if params.locals:
-        # Asked first: it tells soon where the program lets no Python code run.
+        # This comes first: it soon says so if the program lets no Python code run.
         pages = await session.views.live.look(every=params.frames == "all")
         listed = await session.hub.refresh_threads()
         shown = [session.views.thread(thread, None) for thread in listed]

@@ -142,8 +142,8 @@ class DapEvents:
         return _location(window.frames[0]) if window.frames else None
 
     async def _continued(self, server: DebugServer, event: dap.ContinuedBody) -> None:
-        # A resume of ours was journaled when we sent it. Here only the program itself, or another
-        # client of its debugger, can have resumed a thread.
+        # A resume by a call was journaled when it was sent. Here only the program itself, or
+        # another client of its debugger, can have resumed a thread.
         if (
             self._lifecycle.state is State.PAUSED
             and self._stops.current is not None

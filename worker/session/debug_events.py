@@ -107,7 +107,7 @@ class DebugEvents:
                     extra={"fields": {"event": message.event, "error": error.message}},
                 )
             except Exception:
-                # A defect of ours or of pydevd's must not stop the events that follow.
+                # A defect of the worker or of pydevd must not stop the events that follow.
                 log.exception("debug.event_mistaken", extra={"fields": {"event": message.event}})
 
     async def close(self) -> None:

@@ -33,7 +33,7 @@ from debug_relay.protocol.wire.ring_format import (
 )
 
 MIN_CAPACITY_BYTES: Final = 1024  # The smallest ring.
-# A problem of the disk, not ours: the record is counted as lost, and the session continues.
+# A problem of the disk alone: the record is counted as lost, and the session continues.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 # The oldest data that is read at once to find the ends of its records.
 _WINDOW_BYTES: Final = 16 * 1024

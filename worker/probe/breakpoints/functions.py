@@ -142,7 +142,7 @@ class Functions(object):
                 continue
             path, file, known = self.file_of(code)
             if not known:
-                continue  # code of the debugger, or ours
+                continue  # code of the debugger or the probe
             library = is_library(path) and one.path is None
             if one.path in (None, file) and one.fits(name, modules, library):
                 place, fresh = self.put(id, code)

@@ -18,7 +18,7 @@ _MARK = "is_relay_thread"
 
 
 def mark(thread):
-    """Mark a thread as one of ours."""
+    """Mark a thread as one of the probe's."""
     setattr(thread, _MARK, True)
 
 

@@ -17,7 +17,7 @@ state_of = operator.attrgetter("pydev_state")  # of pydevd's record of a thread
 
 
 def number_of(id):
-    """pydevd's number for a breakpoint of ours."""
+    """pydevd's number for one of the session's breakpoints."""
     return int(id.rpartition("_")[2])
 
 
@@ -129,7 +129,8 @@ class FunctionRun(object):
 
     Frames take no weak references and are reused at once, and keeping one would keep the program's
     objects alive. But each frame has a trace function: that of pydevd, which is a separate object
-    for every call; from 3.12 on, where pydevd needs none, one of ours, which ends with the frame.
+    for every call; from 3.12 on, where pydevd needs none, one of the probe's, which ends with the
+    frame.
     """
 
     def __init__(self, frame):

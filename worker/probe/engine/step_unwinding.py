@@ -63,7 +63,7 @@ class StepUnwinding(object):
                 if not is_new and left is None and event == "return" and self.is_left(frame):
                     left = STILL_PASSING
                 self.passed[ident] = in_words(error) if is_new else left
-            error = None  # no frame of ours keeps it
+            error = None  # no frame of the probe's keeps it
             try:
                 wait(thread, frame, event, arg, exception_type)
             finally:

@@ -95,7 +95,8 @@ def _refuse_forbidden_tracing():
 def _end(former):
     """Refuse if the former attachment is in use; else wait until it has left.
 
-    Its last steps, such as putting the program's own copy of the debugger back, would undo ours.
+    Its last steps, such as putting the program's own copy of the debugger back, would undo this
+    attachment's.
     """
     if former.talks():
         raise Refused("busy", former.setup["session"])
@@ -153,7 +154,8 @@ class Attachment(object):
         self.probe.commands["leave"] = self.leave_on_request
         self.probe.children.report_starts()
         engine.around_commands(lambda original: tracked(self.probe.answers, original))
-        # The program's `threading.setprofile` must not profile the debugger's threads or ours.
+        # The program's `threading.setprofile` must not profile the debugger's threads or the
+        # probe's.
         engine.on_thread_start(tracing.be_untraced)
         self.thread.start()
 
@@ -300,6 +302,6 @@ def _can_be_woken():
 
 
 def mark(thread):
-    """Treat a thread of ours as one of the debugger's: hidden, not traced, not waited for."""
+    """Hide a thread of the probe's as the debugger's are: not traced, not waited for."""
     mark_debuggers_thread(thread)
     forks.mark(thread)

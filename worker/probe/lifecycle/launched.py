@@ -76,8 +76,8 @@ class Launched(object):
         """Show the program's own command line.
 
         Called after `connect`: until then the relay recognises this process by our command line. A
-        program with `setproctitle` keeps ours, because that library finds the place of the title by
-        the words there.
+        program with `setproctitle` keeps this title, because that library finds the place of the
+        title by the words there.
         """
         if PathFinder.find_spec("setproctitle") is None:
             process_title.show(wanted_of)

@@ -1,6 +1,6 @@
 """Makes the debugger's imports eager, also in a program that imports lazily (3.15).
 
-Executed by `bootstrap`, and by the injected code; imports nothing of ours.
+Executed by `bootstrap`, and by the injected code; imports no other module of the relay.
 
 With `PYTHON_LAZY_IMPORTS=all` an import at the top of a module happens when its name is first used.
 The debugger finds its parts by a path that is in `sys.path` only during the import: later they

@@ -1,7 +1,7 @@
-"""The injected code, run in the program's main thread: it only starts a thread of ours.
+"""The injected code, run in the program's main thread: it only starts the probe's thread.
 
-Executed as a text with the names `setup`, `texts` (the texts of five modules of ours) and `status`;
-imports nothing of ours.
+Executed as a text with the names `setup`, `texts` (the texts of five modules of the probe) and
+`status`; imports no other module of the relay.
 
 It runs between any two instructions of the main thread and takes no lock that this thread could
 hold. It starts threads by `_thread`, which programs do not replace; a program whose threads are

@@ -1,6 +1,6 @@
 """Loads the probe's modules: they import each other and are not in `sys.modules`.
 
-Executed by `bootstrap`, or by the injected code; imports nothing of ours.
+Executed by `bootstrap`, or by the injected code; imports no other module of the relay.
 """
 
 import builtins

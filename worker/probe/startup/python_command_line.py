@@ -1,6 +1,6 @@
 """Reads from a command line of Python its options and the program that it runs.
 
-Executed by `bootstrap` too, before anything else of ours; imports nothing of ours.
+Executed by `bootstrap` too, before anything else of ours; imports no other module of the relay.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Gives the debugger the standard modules, whatever modules the program has of the same names.
 
-Executed by `bootstrap`, and by the injected code; imports nothing of ours.
+Executed by `bootstrap`, and by the injected code; imports no other module of the relay.
 
 A program may have a queue.py or a json.py beside its script. When the debugger imports such a name
 it gets the library's module; when the program imports it, before or after, it gets its own.

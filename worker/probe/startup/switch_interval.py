@@ -1,6 +1,6 @@
 """Chooses how soon threads must give up the interpreter while we attach and detach.
 
-Executed by the injected code as well; imports nothing of ours.
+Executed by the injected code as well; imports no other module of the relay.
 
 A thread that never waits keeps the interpreter for 5 ms when another thread wants it, and two such
 threads hand it to each other past a third. Importing the debugger, which gives up the interpreter

@@ -178,7 +178,7 @@ def restore_streams():
 
 
 def restore_processes():
-    """Undo patches that only a debugger other than ours makes: with them, children
+    """Undo patches that only other versions of the debugger make: with them, children
     would not start.
     """
     held = False

@@ -189,8 +189,8 @@ def _unmark():
 
 
 def be_untraced():
-    """Keep this thread of ours untraced: the program's tracers and profilers of new threads are for
-    its own threads.
+    """Keep this thread of the probe's untraced: the program's tracers and profilers of new threads
+    are for its own threads.
     """
     if sys.gettrace() is not None:
         sys.settrace(None)

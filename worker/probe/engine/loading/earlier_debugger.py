@@ -1,4 +1,4 @@
-"""Handles another debugger that is in the program, or has been there, before ours is loaded.
+"""Handles another debugger that is in the program, or has been there, before the relay's is loaded.
 
 A session's attachment is under `_HELD` in pydevd's module: a list with one item.
 """

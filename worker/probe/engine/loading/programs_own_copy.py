@@ -1,4 +1,4 @@
-"""Sets a debugpy that the program has loaded and does not use aside while ours is attached.
+"""Sets a debugpy that the program has loaded and does not use aside while the relay is attached.
 
 A Jupyter kernel loads a debugpy of its own at its start. That one is compiled, or of another
 version: the probe would find other internals than those it is written for.

@@ -1,4 +1,4 @@
-"""Leaves out modules that pydevd imports only for its console, which no session of ours has.
+"""Leaves out modules that pydevd imports only for its console, which no session has.
 
 These are XML over HTTP, and with it ssl, email and pydoc: a quarter of the time for loading the
 debugger. And gevent warns a program in which ssl was imported first. If the program has loaded one

@@ -86,7 +86,7 @@ class Retracing(object):
         return process_internal_commands
 
     def mind_the_program(self):
-        """Let a tracer that the program sets trace until the program sets None, or ours again."""
+        """Let a tracer that the program sets trace until the program sets None, or pydevd's."""
         tracing = sys.modules["pydevd_tracing"]
         holder = tracing.TracingFunctionHolder
         settrace = holder._original_tracing

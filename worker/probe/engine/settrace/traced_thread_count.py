@@ -31,7 +31,7 @@ _TRIES = 10  # Attempts to find the interpreter's count of traced threads.
 
 @all_frames.steady  # or threads end meanwhile, and their memory is freed
 def set_right():
-    """Correct the count. Runs in a thread of ours, which the program does not know."""
+    """Correct the count. Runs in a thread of the probe's, which the program does not know."""
     looked_at = _PYTHONS.get(sys.version_info[:2])
     if looked_at is None or ctypes.sizeof(ctypes.c_void_p) != 8 or _is_replaced(sys.settrace):
         return
