@@ -151,7 +151,7 @@ def leased(relay: Relay, ttl: float) -> Session:
 
 def lease_events(session: Session) -> list[tuple[str | None, str]]:
     bodies = [event["body"] for event in session.events("session")]
-    return [(one["previous_holder"], one["message"]) for one in bodies if "lease" in one]
+    return [(one.get("previous_holder"), one["message"]) for one in bodies if "lease" in one]
 
 
 def test_rows_of_a_trace_are_read_without_a_worker(
