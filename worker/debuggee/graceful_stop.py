@@ -1,8 +1,8 @@
 """Gives a program's descendants the same time to end by SIGTERM as the program itself.
 
 Processes in the program's group get the signal together with it. Processes that have moved to a
-group or session of their own get one from here, because they will be killed like the others when
-the grace is over. This module does not kill, and does not end the program itself.
+group or session of their own get one from this module, because they are killed like the others when
+the time is over. This module does not kill, and does not end the program itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST_PAUSE_SECONDS: Final = 0.1
 
 
 class GracefulStop:
-    """The grace of one ending."""
+    """One end of a program: its descendants get SIGTERM and time."""
 
     def __init__(self, find: Callable[[], list[Stat] | None]) -> None:
         """`find` lists the processes; None while they cannot be read."""

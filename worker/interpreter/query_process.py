@@ -1,4 +1,4 @@
-"""Runs an interpreter for one question: briefly, as its owner, and always ended.
+"""Runs an interpreter for one short question, as its owner, and always ends it.
 
 `resolve` and `code_lines` use it. `own_processes` lists these processes, so that a sweep of a
 program's processes never hits one.
@@ -41,13 +41,13 @@ async def run_briefly(
 ) -> Reply:
     """Run an interpreter with `-I -S`, feed it `data` and read at most `limit` bytes of its answer.
 
-    `behind` is the path that led to this one, and `found` says whether that path was found in a
-    project: both decide as which user it runs. Raises TimeoutError if it takes too long, ValueError
+    `behind` is the path that led to this one, such as a venv's link; `found` says whether that path
+    was found in a project and not named. Both decide as which user the interpreter runs. Raises TimeoutError if it takes too long, ValueError
     if it writes too much, OSError if it cannot start.
     """
     decisive = [path] if behind is None else [behind, path]
-    circumstances = await asyncio.to_thread(_circumstances, decisive, found, cwd)
-    process = await _start(path, ["-I", "-S", *arguments], circumstances)
+    options = await asyncio.to_thread(_start_options, decisive, found, cwd)
+    process = await _start(path, ["-I", "-S", *arguments], options)
     try:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
             out = tasks.create_task(_read(process.stdout, limit))
@@ -65,7 +65,7 @@ async def run_briefly(
 
 
 async def _start(
-    path: str, arguments: Sequence[str], circumstances: dict[str, Any]
+    path: str, arguments: Sequence[str], options: dict[str, Any]
 ) -> asyncio.subprocess.Process:
     with own_processes.starting():
         process = await asyncio.create_subprocess_exec(
@@ -75,7 +75,7 @@ async def _start(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            **circumstances,
+            **options,
         )
         own_processes.add(process.pid)
         return process
@@ -120,7 +120,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def _circumstances(decisive: Sequence[str], found: bool, cwd: str | None) -> dict[str, Any]:
+def _start_options(decisive: Sequence[str], found: bool, cwd: str | None) -> dict[str, Any]:
     other = identity_for(*decisive, found=found)
     # A pyenv shim looks for .python-version in the current directory; another user may have no
     # access to that directory.

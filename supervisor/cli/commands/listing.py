@@ -1,4 +1,4 @@
-"""`ps`, `sessions`, `status`, `rm`: what there is, and ending it."""
+"""`ps`, `sessions`, `status` and `rm` list processes and sessions, show a session and delete it."""
 
 from __future__ import annotations
 
@@ -183,5 +183,5 @@ COMMANDS = {
     "sessions": Command(_sessions_options, _sessions, "debug-relay sessions --status paused"),
     "status": Command(add_session, _status, "debug-relay status shop"),
     "rm": Command(_rm_options, _rm, "debug-relay rm shop", "A program that the session has "
-                  "launched ends with it; one that it has attached to goes on, as it was before."),
+                  "launched ends with it; one that it has attached to keeps running, as before."),
 }  # fmt: skip
