@@ -28,8 +28,10 @@ from debug_relay.worker.ide.arguments import Arguments, Initialize
 from debug_relay.worker.ide.connection import Connection
 from debug_relay.worker.ide.expressions import Expressions
 from debug_relay.worker.ide.frame_ids import FrameIds, NotStopped
+from debug_relay.worker.ide.inspection_requests import TAKE_OVER
 from debug_relay.worker.ide.joined_ide import JoinedIde, Request
-from debug_relay.worker.ide.requests import PRESSED, REQUESTS, TAKE_OVER, left
+from debug_relay.worker.ide.joining_requests import left
+from debug_relay.worker.ide.requests import PRESSED, REQUESTS
 from debug_relay.worker.ide.shapes import CAPABILITIES
 from debug_relay.worker.session.session import Session
 

@@ -12,6 +12,8 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.breakpoints import Breakpoint
 from debug_relay.worker.ide.joined_ide import JoinedIde
 
+Body = dict[str, Any] | None  # an answer's; None if DAP wants none
+
 CAPABILITIES: Final = {
     "supportsConfigurationDoneRequest": True,
     "supportsFunctionBreakpoints": True,

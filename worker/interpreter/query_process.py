@@ -42,8 +42,8 @@ async def run_briefly(
     """Run an interpreter with `-I -S`, feed it `data` and read at most `limit` bytes of its answer.
 
     `behind` is the path that led to this one, such as a venv's link; `found` says whether that path
-    was found in a project and not named. Both decide as which user the interpreter runs. Raises TimeoutError if it takes too long, ValueError
-    if it writes too much, OSError if it cannot start.
+    was found in a project and not named. Both decide as which user the interpreter runs. Raises
+    TimeoutError if it takes too long, ValueError if it writes too much, OSError if it cannot start.
     """
     decisive = [path] if behind is None else [behind, path]
     options = await asyncio.to_thread(_start_options, decisive, found, cwd)
