@@ -31,7 +31,7 @@ signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
     os.environ.pop(name, None)
 
-# Compiled once and not by every process: of the tests by pytest, of the relay below.
+# Compiled once and not by every process: the relay by the first, the tests by `_compile_tests`.
 sys.dont_write_bytecode = False
 
 
@@ -42,7 +42,30 @@ def pytest_configure(config: pytest.Config) -> None:
     root = Path(__file__).parents[1]
     for folder in ("protocol", "supervisor", "worker"):
         compileall.compile_dir(root / folder, quiet=2, force=False)
-    _make_environments(config)
+    if ENVIRONMENTS not in os.environ:
+        _make_environments(config)
+    if config.getoption("numprocesses", None):
+        _compile_tests(root)
+
+
+def _compile_tests(root: Path) -> None:
+    """pytest compiles tests when it collects them. In a fresh clone each of its processes would
+    compile all of them, in 5 s of processor time.
+    """
+    stale = {path.parent for path in root.glob("tests/**/test_*.py") if not _is_compiled(path)}
+    if len(stale) < 5:
+        return
+    halves = [[str(folder) for folder in sorted(stale)[start::2]] for start in range(2)]
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    for one in [subprocess.Popen([*collect, *half], cwd=root, **quiet) for half in halves]:
+        one.wait()
+
+
+def _is_compiled(test: Path) -> bool:
+    kept = (test.parent / "__pycache__").glob(f"{test.stem}.*-pytest-*.pyc")
+    written = test.stat().st_mtime
+    return any(one.stat().st_mtime >= written for one in kept)
 
 
 def _make_environments(config: pytest.Config) -> None:
