@@ -194,8 +194,8 @@ DEALT = ("3.8", "3.12", "3.11", "3.13")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Three more than there are processors: tests wait for processes much of their time."""
-    return min(os.cpu_count() or 1, 14) + 3
+    """Four more than there are processors: tests wait for processes much of their time."""
+    return min(os.cpu_count() or 1, 14) + 4
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

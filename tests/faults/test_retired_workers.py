@@ -249,6 +249,7 @@ def test_what_a_program_leaves_running_ends_with_the_worker(
     assert psutil.Process(relay.pid).num_fds() <= before
 
 
+@pytest.mark.long
 def test_workers_do_not_outnumber_the_sessions_that_may_be_open(
     own_relay: Callable[..., Relay], source: Write
 ) -> None:

@@ -12,6 +12,8 @@ from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 Write = Callable[..., Source]
 
 # Two workers that count, each at lines of its own, until the main thread has heard enough.

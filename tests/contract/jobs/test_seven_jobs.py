@@ -136,6 +136,7 @@ def test_the_page_is_short_and_each_recipe_has_a_call(relay: Client) -> None:
     assert helped["details"]["closest"].endswith("/llms.txt")
 
 
+@pytest.mark.long
 def test_seven_jobs(relay: Client, folder: Path) -> None:
     paid: dict[str, dict[str, Agent]] = {}
     for name, job in JOBS.items():

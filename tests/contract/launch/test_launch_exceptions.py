@@ -10,6 +10,8 @@ import pytest
 from tests.kit.client import Client, Session
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 Write = Callable[..., Source]
 
 CRASH = """

@@ -18,6 +18,8 @@ from tests.kit.client import Client
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 Write = Callable[..., Source]
 # The variables that the relay adds to a program's environment.
 OWN = (MARK, "DEBUG_SESSION_URI", "DEBUG_SESSION_TOKEN")

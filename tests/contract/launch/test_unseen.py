@@ -13,6 +13,8 @@ from tests.kit.client import Client
 from tests.kit.relay import eventually
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 
 @pytest.mark.parametrize(
     ("text", "printed"),
