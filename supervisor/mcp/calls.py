@@ -117,6 +117,8 @@ _SHORT: Final = API_PREFIX + "/sessions/{session_id}"  # the relay's texts short
 _ROUTER: Final = Router(OPERATIONS, API_PREFIX)
 # How a text of the relay says with which parameter it goes on, and the tools' name for that.
 _GOES_ON: Final = re.compile(r"^(… .*|next): \?(\w+)=(\S+)")
+# The filters of exceptions, which are one list for the tools.
+_FILTERS: Final = re.compile(r'\{"(?:filters|types)": (\[[^\]]*\])\}')
 _PARAMETERS: Final = {"start_frame": "start", "start": "start", "cursor": "cursor"}
 _PROGRAM_BAR: Final = "| "  # before lines that the program wrote, which stay as they are
 
@@ -124,9 +126,15 @@ _PROGRAM_BAR: Final = "| "  # before lines that the program wrote, which stay as
 def in_tools(text: str) -> str:
     """The relay's text, with its HTTP calls as calls of the tools."""
     return "\n".join(
-        line if line.startswith(_PROGRAM_BAR) else _GOES_ON.sub(_going_on, _CALL.sub(_tool, line))
-        for line in text.split("\n")
+        line if line.startswith(_PROGRAM_BAR) else _line_in_tools(line) for line in text.split("\n")
     )
+
+
+def _line_in_tools(line: str) -> str:
+    line = _GOES_ON.sub(_going_on, _CALL.sub(_tool, line))
+    if not line.startswith("next: "):
+        return line
+    return _FILTERS.sub(r"exceptions=\1", line).replace("frame_id", "frame")
 
 
 def _going_on(hint: re.Match[str]) -> str:

@@ -80,13 +80,19 @@ async def control(relay: Relay, given: arguments.Control) -> str:
     id = await _session(relay, given.session)
     if given.action == "input":
         if given.input is None:
-            raise ToolError("error: action=input needs input")
+            raise ToolError(
+                "error: action=input needs input\n"
+                'next: debug_control action=input input="a line\\n"'
+            )
         await relay.data("input", session_id=id, input=given.input)
         return await _next_stop(relay, id, given.wait, **_BRIEF)
     fields: dict[str, Any] = {"wait": given.wait, "snapshot": _BRIEF}
     if given.action == "run_to":
         if given.line is None:
-            raise ToolError("error: run_to needs line, and file unless it is the present one")
+            raise ToolError(
+                "error: run_to needs line\n"
+                "next: debug_control action=run_to line=N, with file unless it is the present one"
+            )
         fields |= {"file": given.file, "line": given.line}
     if given.action != "restart":
         fields["thread_id"] = given.thread_id

@@ -127,6 +127,10 @@ async def test_a_whole_session(connected: Callable[[], Any], source: Callable[..
         error = await agent.fails("debug_list", what="threads")
         assert "debug_list takes what (processes, sessions, stacks); match; pid" in error
         assert await agent.call("debug_evaluate", expression="amount * 2") == "int = 14"
+        error = await agent.fails("debug_inspect", what="variables", frame=9)
+        assert "next: Use a frame from 0 to 1." in error
+        error = await agent.fails("debug_inspect", what="exception")
+        assert 'exceptions=["raised"] or exceptions=["ValueError"], then debug_control' in error
         assert "amount: int = -2" in await agent.call("debug_control", action="step_over")
         error = await agent.fails("debug_control", action="step_over", thread=3)
         assert "unknown field `thread`" in error
@@ -139,6 +143,11 @@ async def test_a_whole_session(connected: Callable[[], Any], source: Callable[..
         assert "not stopped yet: wait with debug_wait" in running
         error = await agent.fails("debug_inspect", what="variables")
         assert "debug_control action=pause" in error
+        for arguments, wanted in (
+            ({"action": "run_to"}, "next: debug_control action=run_to line=N"),
+            ({"action": "input"}, "next: debug_control action=input input="),
+        ):
+            assert wanted in await agent.fails("debug_control", **arguments)
         assert "debug_control action=input" in await agent.call("debug_wait", wait=0.1)
         crashed = await agent.call("debug_control", action="input", input="go on\n")
         assert "KeyError: 'price'" in crashed
