@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 import psutil
 import pytest
@@ -140,10 +140,13 @@ def pages(session: Session) -> list[bytes]:
     return [one.raw.partition(b',"meta":')[0] for one in found]
 
 
+ANN: Final = {"X_Agent": "ann", "X_Lease_Key": "known to ann alone"}
+
+
 def leased(relay: Relay, ttl: float) -> Session:
     """Ended, and ann drives it."""
     session = relay.client.session()
-    ann = session.called(X_Agent="ann")
+    ann = session.called(**ANN)
     ann.post("/lease", {"ttl": ttl}).ok()
     assert ann.launch(code="print(1)")["exit_code"] == 0
     return session
@@ -199,6 +202,7 @@ def test_a_lease_outlives_the_worker(own_relay: Callable[..., Relay]) -> None:
     relay.start()
     session, short = (Session(relay.client, one.id) for one in (session, short))
     assert session.get().ok()["lease"] == before
+    session.called(X_Agent="ann").post("/restart").refused("SESSION_LEASED", 423)
     refused = session.called(X_Agent="bob").post("/restart").refused("SESSION_LEASED", 423)
     assert refused["details"]["holder"] == "ann"
     assert 200 < refused["details"]["seconds_left"] < 300
@@ -208,9 +212,9 @@ def test_a_lease_outlives_the_worker(own_relay: Callable[..., Relay]) -> None:
     assert short.get().ok()["lease"] is None
     eventually(lambda: workers(relay) == 0)
     assert short.called(X_Agent="bob").post("/restart", {"wait": 20}).ok()["exit_code"] == 0
-    assert session.called(X_Agent="ann").post("/restart", {"wait": 20}).ok()["exit_code"] == 0
+    assert session.called(**ANN).post("/restart", {"wait": 20}).ok()["exit_code"] == 0
     assert len(lease_events(short)) == 2
-    assert session.called(X_Agent="ann").delete("/lease").ok()["holder"] is None
+    assert session.called(**ANN).delete("/lease").ok()["holder"] is None
 
 
 def test_what_a_program_leaves_running_ends_with_the_worker(

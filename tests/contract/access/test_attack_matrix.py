@@ -42,6 +42,7 @@ PROGRAM = """
 """
 # Each is secret; "printed" is the program's output.
 PRINTED, FROM_ENV = "c4nary-printed", "c4nary-env-7d1f"
+LEASE_KEY = "c4nary-key-31aa"
 
 
 class Route(NamedTuple):
@@ -90,10 +91,11 @@ def scene(own_relay: Callable[..., Relay], source: Callable[..., Source]) -> Sce
     program = source(PROGRAM)
     session.break_at(program, program["here"])
     session.launch(program, env={"SERVICE_API_KEY": FROM_ENV})
+    session.called(X_Lease_Key=LEASE_KEY).post("/lease", {"ttl": 3600}).ok()
     document = json.loads(client.get("/openapi.json").raw)
     routes = list(routes_of(document, session.id))
     assert len(routes) > 90
-    return Scene(relay, session, routes, f"Bearer {token}", [token, FROM_ENV])
+    return Scene(relay, session, routes, f"Bearer {token}", [token, FROM_ENV, LEASE_KEY])
 
 
 class Attacks:
