@@ -14,7 +14,8 @@ R={url}
 Every call takes ?format=text: a third of the characters of JSON, and a reply that ends at a stop
 shows the place, the source, the locals and the callers. POST bodies are JSON:
     curl -s "$R/run?format=text" --json '{{"script": "/app/main.py"}}'
-Unknown fields and paths are refused with the right name. Below: VERB path body, without R.
+Unknown fields and paths are refused with the right name. Relative files start at "cwd". Below: VERB
+path body, without R.
 
 ## 1. A test fails
 POST /run {{"module": "pytest", "args": ["-q", "-x", "tests/test_shop.py"], "cwd": "/app", \
@@ -25,7 +26,8 @@ The assertion, and your own frames with their locals. "venv" or "python_path" ch
 POST /run {{"script": "/app/main.py", "trace": {{"at": [{{"file": "/app/main.py", \
 "text": "balance += amount", "capture": ["n", "amount", "balance"], "condition": "n == 873"}}]}}}}
 A row for each time that the condition holds, before the line runs. "until" instead ends the trace
-with the last rows before it became true.
+with the last rows before it became true; "budget": 1500 bounds their characters. What functions get
+and return: "at": [{{"function": "Account.fee", "file": "/app/bank.py"}}], "returns": true.
 
 ## 3. A process hangs (pid)
 POST /sessions {{"name": "hang", "mode": "attach", "pid": PID}}
@@ -37,12 +39,15 @@ If an attach is not wanted or not possible: GET processes/PID/stacks?locals=true
 ## 4. An exception is swallowed
 POST /run {{"script": "/app/main.py", "exceptions": {{"filters": ["raised"]}}}}
 The first exception raised in your code, with each frame's locals, in pools and threads too.
-"types": ["ValueError"] instead of filters looks for some; "on_stop": "continue" runs on.
+"types": ["ValueError"] instead of filters looks for some; "on_stop": "continue" runs on;
+"debug_subprocesses": true looks into child processes, too (any run takes it).
 
 ## 5. Who changes this
 POST /run {{"script": "/app/main.py", "trace": {{"step": {{"files": ["/app/main.py"]}}, \
 "capture": ["account.balance"], "when": "changed"}}}}
-One row for each change: the line and function that made it, the value before and after.
+One row for each change: the line and function that made it, the value before and after. To stop
+there instead, with all locals: "breakpoints": [{{"watch": "self.balance", "in": {{"files": \
+["/app/main.py"]}}, "condition": "self.balance < 0"}}].
 
 ## 6. An asyncio task never ends
 POST /run {{"script": "/app/main.py", "timeout": 3}}

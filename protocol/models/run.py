@@ -57,6 +57,13 @@ class Run(Params, kw_only=True):
     stdin_inputs: Annotated[
         list[str], Meta(description="Lines for its standard input, in order; then it is closed.")
     ] = []
+    debug_subprocesses: Annotated[
+        bool,
+        Meta(
+            description="Debug the Python processes that it starts, too; otherwise they are only "
+            "reported."
+        ),
+    ] = False
     limits: Annotated[
         LimitChanges | None, Meta(description="Limits on its whole process tree.")
     ] = None
@@ -125,6 +132,7 @@ class RunException(Result, kw_only=True):
     type: str
     message: str
     traceback: str | None = None
+    child_pid: int | None = None  # the process, if that is a child
     frames: list[RunFrame]
     folded: list[FoldedFrames] = []  # frames of libraries, which are not in the list
     total_frames: int
@@ -141,7 +149,7 @@ class RunReport(Result, kw_only=True):
     exception: RunException | None = None
     stop: Stop | None = None  # the first stop at one of `breakpoints`
     stops: int = 0  # how often the program stopped at a breakpoint or exception of the request
-    never_hit: list[str] = []  # breakpoints that no line or function of the program has, and why
+    never_hit: list[str] = []  # breakpoints at which the program did not stop, and why
     # At the timeout: every thread's frames with their locals, and asyncio's pending tasks.
     threads: list[Thread] = []
     tasks: list[Task] = []

@@ -67,7 +67,7 @@ def exceptions(result: breakpoints.ExceptionBreakpoints) -> Iterator[Line]:
     marks += [f"raised in {result.raised_in} code"] if result.raised_in else []
     names = short(", ".join(what), 1000)
     yield "  ".join([f"stops at exceptions: {names}" if what else "stops at no exceptions", *marks])
-    if result.unknown_types:
+    if result.unknown_types and not result.message:
         yield f"no class has the name yet: {short(', '.join(result.unknown_types), 300)}"
     if result.message:
         yield short(result.message)

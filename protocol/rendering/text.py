@@ -165,10 +165,9 @@ def render_error(error: RelayError) -> Iterator[Line]:
     wrong = details.pop("errors", None)
     for field in wrong[:_LISTED] if isinstance(wrong, list) else ():
         known = msgspec.structs.asdict(field) if isinstance(field, msgspec.Struct) else field
-        if isinstance(known, Mapping):
-            line = f"{known.get('field')}: {short(known.get('message', ''), 500)}"
-            if line not in error.message:
-                yield f"  {line}"
+        told = isinstance(known, Mapping) and str(known.get("message", "")) in error.message
+        if isinstance(known, Mapping) and not told:
+            yield f"  {known.get('field')}: {short(known.get('message', ''), 500)}"
     if suggestion:
         yield f"next: {short(suggestion, 2000)}"
     said = f"{error.message} {suggestion}"
@@ -179,4 +178,9 @@ def _is_said(value: Any, said: str) -> bool:
     """Whether message and suggestion contain this detail already."""
     if isinstance(value, list):
         return all(_is_said(one, said) for one in value)
-    return isinstance(value, str | int) and not isinstance(value, bool) and str(value) in said
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    if isinstance(value, dict):
+        return all(_is_said(one, said) for one in value.values())
+    is_word = isinstance(value, str | int) and not isinstance(value, bool)
+    return is_word and str(value).strip() in said

@@ -141,7 +141,8 @@ def run(report: RunReport) -> Iterator[Line]:
 
 
 def _crash(crash: RunException) -> Iterator[Line]:
-    yield f"exception: {stop.raised_text(crash.type, crash.message, 1000)}"
+    where = f" in child process {crash.child_pid}" if crash.child_pid is not None else ""
+    yield f"exception{where}: {stop.raised_text(crash.type, crash.message, 1000)}"
     rows = [(frame.id, stop.place(frame), list(_locals(frame))) for frame in crash.frames]
     yield from stop.with_folds(rows, crash.folded)
     left_out = crash.total_frames - len(crash.frames) - sum(one.count for one in crash.folded)

@@ -337,6 +337,7 @@ class Trace(Request[bool]):
     frame: int | None = None
     entry: bool = False
     changed: bool = False  # only rows in which a captured value differs from before
+    ends: bool = False  # with `changed`: functions are looked at where they return, too
     returns: bool = False  # also what the functions return
 
 

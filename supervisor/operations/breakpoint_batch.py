@@ -7,13 +7,11 @@ in one reply of everything that is wrong with the batch.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.breakpoints import MAX_BATCH, BreakpointSpec, SetBreakpoints
+from debug_relay.protocol.models.breakpoints import MAX_BATCH, SetBreakpoints
 from debug_relay.protocol.operations import VERIFY_BREAKPOINTS
 from debug_relay.protocol.refusals import Problem, Problems
 from debug_relay.supervisor.sessions.mirror import Session
@@ -53,16 +51,3 @@ async def _verified(session: Session, entries: list[Any], sound: list[int]) -> l
         assert entry is not None
         problem.field = f"breakpoints[{sound[int(entry.group(1))]}]{entry.group(2)}"
     return problems
-
-
-def scoped(spec: BreakpointSpec, script: str | None, found: Callable[[str], str]) -> BreakpointSpec:
-    """A watchpoint of a program that is not launched yet: its function is in that program's script,
-    and `found` gives the place of a relative file."""
-    scope = spec.scope
-    if scope is None:
-        return spec
-    file = scope.file or (script if scope.function is not None else None)
-    placed = msgspec.structs.replace(
-        scope, file=None if file is None else found(file), files=[found(one) for one in scope.files]
-    )
-    return msgspec.structs.replace(spec, scope=placed)

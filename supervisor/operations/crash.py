@@ -67,6 +67,7 @@ async def crash_of(state: SessionState, session_id: str, ask: _Ask) -> RunExcept
         type=raised.type if raised else "",
         message=raised.message if raised else "",
         traceback=brief_traceback(raised.traceback) if raised else None,
+        child_pid=stack.child_pid,
         frames=frames,
         folded=[fold for fold in folded if fold.first < last],
         total_frames=stack.total_frames,

@@ -10,7 +10,6 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import (
     Breakpoint,
-    BreakpointSpec,
     BreakpointsSet,
     ExceptionBreakpoints,
     SetBreakpoints,
@@ -22,9 +21,9 @@ from debug_relay.protocol.models.fields import SessionParams
 from debug_relay.protocol.models.stop_report import Stop
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import State
-from debug_relay.protocol.validation.cross_field_rules import OF_MODE, file_of, is_absolute
+from debug_relay.protocol.validation.cross_field_rules import OF_MODE
 from debug_relay.protocol.wire.frames import Caller
-from debug_relay.supervisor.operations.breakpoint_batch import scoped
+from debug_relay.supervisor.operations.relative_files import placed
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
@@ -71,7 +70,10 @@ class _Starting:
         params, id = self._params, self._session.id
         points: list[Breakpoint] = []
         if params.breakpoints:
-            specs = [_placed(spec, params) for spec in params.breakpoints]
+            specs = [
+                placed(spec, lambda file: _found(file, params), params.script)
+                for spec in params.breakpoints
+            ]
             batch = SetBreakpoints(session_id=id, breakpoints=specs)
             points = (
                 await self._worker_calls.ask(
@@ -114,17 +116,9 @@ class _Starting:
         return session.state.status is not State.CREATED
 
 
-def _placed(spec: BreakpointSpec, params: CreateSession) -> BreakpointSpec:
-    """A breakpoint whose relative file is found in the launch's cwd, without a project root."""
-    spec = scoped(spec, params.script, lambda file: _in_cwd(file, params))
-    file, _ = file_of(msgspec.structs.asdict(spec) | {"source": msgspec.to_builtins(spec.source)})
-    if file is None or _in_cwd(file, params) == file:
-        return spec
-    return msgspec.structs.replace(spec, file=_in_cwd(file, params), source=None)
-
-
-def _in_cwd(file: str, params: CreateSession) -> str:
-    if params.project_root is not None or params.cwd is None or is_absolute(file):
+def _found(file: str, params: CreateSession) -> str:
+    """Without a project root a relative file starts at the launch's cwd."""
+    if params.project_root is not None or params.cwd is None:
         return file
     return os.path.join(params.cwd, file)
 

@@ -18,9 +18,11 @@ import msgspec
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models import execution, inspection, program
 from debug_relay.protocol.models.breakpoints import (
-    BreakpointSpec,
+    Breakpoint,
+    BreakpointList,
     BreakpointsSet,
     ExceptionBreakpoints,
+    ListBreakpoints,
     SetBreakpoints,
     SetExceptionBreakpoints,
 )
@@ -33,11 +35,10 @@ from debug_relay.protocol.rendering.traces import in_text
 from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.state import LIVE, State
 from debug_relay.protocol.trace_pages import fitted
-from debug_relay.protocol.validation.cross_field_rules import file_of
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.operations.breakpoint_batch import scoped
 from debug_relay.supervisor.operations.crash import crash_of
+from debug_relay.supervisor.operations.relative_files import placed
 from debug_relay.supervisor.operations.worker_calls import FORMAT, WorkerCalls
 from debug_relay.supervisor.output.tail import last_output
 from debug_relay.supervisor.sessions.mirror import Session
@@ -49,7 +50,7 @@ _log: Final = Log(__name__)
 _LAUNCH: Final = (
     "script", "module", "code", "args", "cwd", "env", "env_file", "python_path", "venv",
     "python_args", "pythonpath", "just_my_code", "stdin_inputs",
-    "limits",
+    "debug_subprocesses", "limits",
 )  # fmt: skip
 # When the time of a run is over, the look at where its program is takes this long at most.
 _LOOK_SECONDS: Final = 5.0
@@ -120,7 +121,6 @@ class _OneRun:
         self._stops = 0
         self._ended_at_stop = False
         self._note: str | None = None
-        self._never_hit: list[str] = []  # breakpoints that cannot have been hit, and why
 
     @property
     def _left(self) -> float:
@@ -133,7 +133,7 @@ class _OneRun:
             await self._until_stopped()
             await self._record(self._params.trace)
         kept = await self._until_ended()
-        await self._look_for_functions()
+        never_hit = [] if kept or self._ended_at_stop else await self._never_hit()
         in_time = kept or self._ended_at_stop or self._status not in LIVE
         threads, tasks = (None, None) if in_time else await self._where()
         if not kept and self._status in LIVE:
@@ -156,7 +156,7 @@ class _OneRun:
             output=output,
             output_left_out=left_out,
             note=OUTPUT_WITHHELD if left_out and not may_read else self._note,
-            never_hit=self._never_hit,
+            never_hit=never_hit,
             trace=self._trace,
             exception=self._exception,
             stop=self._stop,
@@ -179,26 +179,15 @@ class _OneRun:
         """Sets the breakpoints and exception filters of the request, before the program starts."""
         params = self._params
         if params.breakpoints:
-            specs = [self._placed(spec) for spec in params.breakpoints]
+            specs = [placed(spec, self._found, params.script) for spec in params.breakpoints]
             batch = SetBreakpoints(session_id=self._id, breakpoints=specs)
-            for point in (await self._ask("set-breakpoints", batch, BreakpointsSet)).breakpoints:
-                if not point.verified and point.function is None:
-                    said = filter(None, (point.message, point.suggestion))
-                    self._never_hit.append(f"{point.id}: {'. '.join(said)}")
+            await self._ask("set-breakpoints", batch, BreakpointsSet)
         if params.exceptions is not None:
             asked = msgspec.structs.asdict(params.exceptions)
             if params.exceptions.condition is None:
                 asked["filters"] = [*dict.fromkeys([*asked["filters"], "uncaught"])]
             filters = SetExceptionBreakpoints(session_id=self._id, **asked)
             await self._ask("set-exception-breakpoints", filters, ExceptionBreakpoints)
-
-    def _placed(self, spec: BreakpointSpec) -> BreakpointSpec:
-        file, _ = file_of(
-            msgspec.structs.asdict(spec) | {"source": msgspec.to_builtins(spec.source)}
-        )
-        if not isinstance(file, str):
-            return scoped(spec, self._params.script, self._found)
-        return msgspec.structs.replace(spec, file=self._found(file), source=None)
 
     def _found(self, file: str) -> str:
         """A relative file starts at `cwd`, else at `project_root`, else at the script's folder."""
@@ -297,13 +286,18 @@ class _OneRun:
             self._stop = stop
         return True
 
-    async def _look_for_functions(self) -> None:
-        """Adds the function breakpoints whose function the program never had."""
-        if not self._params.breakpoints or self._status is not State.TERMINATED:
-            return
-        look = Snapshot(session_id=self._id, wait=0.01)
+    async def _never_hit(self) -> list[str]:
+        """The breakpoints at which the program has not stopped, and why if that is known."""
+        if not self._params.breakpoints:
+            return []
         with suppress(RelayError):  # the worker has retired already
-            self._never_hit += (await self._ask("snapshot", look, StopReport)).never_found
+            if self._status is State.TERMINATED:
+                look = Snapshot(session_id=self._id, wait=0.01)
+                await self._ask("snapshot", look, StopReport)  # it notes functions that were missed
+            every = ListBreakpoints(session_id=self._id)
+            found = await self._ask("list-breakpoints", every, BreakpointList)
+            return [_unhit(point) for point in found.breakpoints if not point.hit_count]
+        return []
 
     async def _until_stopped(self) -> None:
         while self._status in (State.RUNNING, State.LAUNCHING) and self._left:
@@ -337,3 +331,13 @@ class _OneRun:
 
     async def _ask(self, operation: str, params: SessionParams, kind: type[_R]) -> _R:
         return await self._worker_calls.ask(self._session, operation, params, self._caller, kind)
+
+
+def _unhit(point: Breakpoint) -> str:
+    if point.verified and point.watch is not None:
+        return f"{point.id}: {point.watch} has not changed there"
+    said = ". ".join(filter(None, (point.message, point.suggestion)))
+    if not point.verified and said:
+        return f"{point.id}: {said}"
+    place = f"{point.source['path']}:{point.line}" if point.source else ""
+    return f"{point.id}: {point.function or place} was never reached"

@@ -23,22 +23,25 @@ class FunctionSpan(Struct, frozen=True):
 def functions_of(facts: LineFacts) -> list[FunctionSpan]:
     """All functions of a file; the lines of one that is inside another belong to both."""
     found: list[FunctionSpan] = []
-    around: list[tuple[str, int]] = []  # names of the definitions around, and where they end
+    # Names of the definitions around, where they end, and where their bodies begin.
+    around: list[tuple[str, int, int]] = []
     for start, head, end in sorted(facts.statements, key=lambda one: (one[0], -one[2])):
         while around and around[-1][1] < start:
             around.pop()
+        if around and start <= around[-1][2]:
+            continue  # it is on the line of the definition itself
         texts = (facts.source_lines[line - 1] for line in range(start, head + 1))
         # Decorators may stand before the definition.
         match = next((one for text in texts if (one := _DEFINITION.match(text))), None)
         if match is None:
             continue
-        name = ".".join([*(outer for outer, _ in around), match[2]])
+        name = ".".join([*(outer for outer, _, _ in around), match[2]])
         if match[1] == "def":
             lines = tuple(sorted(line for line in facts.lines if head < line <= end))
             lines = lines or tuple(line for line in (head,) if line in facts.lines)
             if lines:
                 found.append(FunctionSpan(name, lines[0], lines))
-        around.append((name.rpartition(".")[2], end))
+        around.append((name.rpartition(".")[2], end, head))
     return found
 
 

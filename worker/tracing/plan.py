@@ -143,6 +143,7 @@ class Planner:
         if found is not None:
             return found
         near = f"Its functions are {', '.join(others[:20])}." if others else "It has none."
+        near += ' Name another file beside it: "file": "bank.py".'
         raise RelayError(
             Code.BREAKPOINT_INVALID_LINE,
             f"{path} defines no function {name}",

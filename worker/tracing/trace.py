@@ -89,6 +89,7 @@ class RunningTrace:
                 lines=self._plan.lines,
                 until=params.until,
                 changed=params.when == "changed",
+                ends=params.when == "changed" and params.step is not None,
                 returns=params.returns,
                 frame=self._plan.frame,
                 entry=stop is not None and stop.reason == "entry",

@@ -88,6 +88,62 @@ def test_who_changes_a_value(relay: Client, source: Write, python: str) -> None:
     assert len(answer["warnings"]) == 1
 
 
+RESET = """
+    class Counter:
+        def __init__(self): self.total = 0  # @made
+        def note(self, n):
+            self.total += n  # @adds
+            if self.total > 3:
+                self.total = 0  # @resets
+
+    def main(counter, other):
+        for n in (2, 2, 1):
+            counter.note(n)
+            other.note(1)
+        counter.total = 9  # @foreign
+        n = 1  # @next
+        return n
+
+    main(Counter(), Counter())
+"""
+
+
+def test_the_line_that_changed_it_is_the_one_that_is_named(
+    relay: Client, source: Write, python: str
+) -> None:
+    """Also the last line of a function, and one where the object has another name; and another
+    object of the same name has values of its own.
+    """
+    program = source(RESET)
+    answer = run(
+        relay, program, python, step={"files": [str(program)]}, capture=["self.total"],
+        when="changed",
+    )  # fmt: skip
+    lines = {program[name]: name for name in ("adds", "resets", "foreign")}
+    told = [
+        (row["was"]["self.total"], row["values"]["self.total"], lines[row["after"]["line"]])
+        for row in answer["rows"]
+        if row["was"]
+    ]
+    assert ("4", "0", "resets") in told
+    assert [change[:2] for change in told if change[2] == "adds"] == [
+        ("0", "2"), ("0", "1"), ("2", "4"), ("1", "2"), ("0", "1"), ("2", "3"),
+    ]  # fmt: skip
+    # Of the two counters the last one is known by another name, and that is not the changed one.
+    assert not [change for change in told if change[2] == "foreign"]
+    text = RESET.replace("for n in (2, 2, 1)", "for n in ()").replace(
+        "counter.total", "other.total"
+    )
+    program = source(text, name="foreign.py")
+    rows = run(
+        relay, program, python, step={"files": [str(program)]}, capture=["self.total"],
+        when="changed",
+    )["rows"]  # fmt: skip
+    (change,) = [row for row in rows if row["was"]]
+    assert change["values"] == {"self.total": "9"}
+    assert (change["line"], change["after"]["line"]) == (program["next"], program["foreign"])
+
+
 def test_places_by_text_and_function_with_labels(relay: Client, source: Write, python: str) -> None:
     program = source(LEDGER)
     at = [

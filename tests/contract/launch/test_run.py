@@ -301,6 +301,47 @@ def test_the_first_stop_of_a_run(relay: Client, source: Write, python: str) -> N
     nothing_is_left(relay)
 
 
+def test_what_was_never_hit_is_told(relay: Client, source: Write, tmp_path: Path) -> None:
+    text = CRASH.replace("None", "4")
+    program = source(f"{text}\n    if not __name__:\n        main()  # @unused\n")
+    points: list[Any] = [{"function": "totl"}, {"file": str(tmp_path / "later.py"), "line": 2}]
+    points.append({"file": str(program), "line": program["unused"]})
+    body = {"script": str(program), "breakpoints": points}
+    functions, file, line = relay.post("/run", body).ok()["never_hit"]
+    assert "total" in functions
+    assert file.startswith("bp_2: ")
+    assert line == f"bp_3: {program}:{program['unused']} was never reached"
+    text = relay.post("/run?format=text", body).raw.decode()
+    assert f"warning: {functions}\nwarning: {file}\nwarning: {line}\n" in text
+
+
+def test_a_watchpoint_in_a_function_of_the_script(relay: Client, source: Write) -> None:
+    """No program runs when it is set; and its files may be relative, too."""
+    program = source(CRASH.replace("None", "4"))
+    folder, name = str(Path(str(program)).parent), Path(str(program)).name
+    for scope in ({"function": "total"}, {"files": [name]}):
+        point = {"watch": "sum_so_far", "in": scope, "condition": "sum_so_far > 3"}
+        body = {"script": name, "cwd": folder, "breakpoints": [point]}
+        (change,) = relay.post("/run", body).ok()["stop"]["value_changes"]
+        assert (change["before"], change["after"]) == ("3", "7")
+        launch = {"mode": "launch", "wait": 20, **body}
+        made = relay.post("/sessions", launch).ok(201)
+        with Session(relay, made["session_id"]) as session:
+            assert session.status()["stop_reason"] == "breakpoint"
+
+
+def test_a_child_that_fails(relay: Client, python: str) -> None:
+    code = r"""
+import subprocess, sys
+print(subprocess.run([sys.executable, "-c", "def f(n): return 1 / n\nf(0)"], stderr=-3).returncode)
+"""
+    body = {"code": code, "python_path": python, "debug_subprocesses": True}
+    crash = relay.post("/run", body).ok()["exception"]
+    assert crash["frames"][0]["name"] == "f"
+    assert crash["child_pid"]
+    assert "exception in child process" in relay.post("/run?format=text", body).raw.decode()
+
+
 def test_a_hang_in_one_call(relay: Client, source: Write, python: str) -> None:
     program = source("""
         import asyncio

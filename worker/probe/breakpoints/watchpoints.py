@@ -6,14 +6,13 @@ value is compared by its safe rendering, and known by the object that it is take
 """
 
 import _thread
-import ast
 import os
 import weakref
 
 from debug_relay.worker.probe.engine.frames import MONITORED
 from debug_relay.worker.probe.engine.threads import running_frames
 from debug_relay.worker.probe.engine.watched_code import WatchedCode, stop_here, stop_soon
-from debug_relay.worker.probe.runtime.expressions import Expression
+from debug_relay.worker.probe.runtime.expressions import Expression, base_of
 from debug_relay.worker.probe.runtime.muted_output import unmute
 from debug_relay.worker.probe.values.class_facts import key_of
 from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted, View
@@ -33,11 +32,7 @@ class Watchpoint(object):
         self.hits = spec.get("hits", 0)
         self.values = {}  # key → (value if it is plain, text, type)
         self.failed = False
-        tree = ast.parse(self.text.strip(), mode="eval").body
-        self.whole = Expression(self.text)
-        self.base = None
-        if isinstance(tree, (ast.Attribute, ast.Subscript)):
-            self.base = Expression(_text_of(self.text, tree.value))
+        self.whole, (self.base, _) = Expression(self.text), base_of(self.text)
         self.held = None  # the object of a frame that was named, weakly if it can be
 
     def bind(self, frame):
@@ -79,11 +74,6 @@ class Watchpoint(object):
 
 def _there():
     return True
-
-
-def _text_of(text, node):
-    found = ast.get_source_segment(text.strip(), node)
-    return found if found is not None else text
 
 
 class Watchpoints(object):

@@ -1,5 +1,7 @@
 """Expressions and log messages of breakpoints, compiled once and evaluated at hits."""
 
+import ast
+
 
 class Expression(object):
     """An expression that is evaluated in a frame's scope, nested scopes included."""
@@ -19,6 +21,18 @@ class Expression(object):
             names.update(more)
             return eval(self.code, names)
         return eval(self.code, frame.f_globals, frame.f_locals)
+
+
+def base_of(text):
+    """The expression of the object from which `text` takes its value, and the attribute's name:
+    `self` and `balance` of `self.balance`; `table`, and no name, of `table[key]`; else neither.
+    """
+    text = text.strip()
+    tree = ast.parse(text, mode="eval").body
+    if not isinstance(tree, (ast.Attribute, ast.Subscript)):
+        return None, None
+    base = ast.get_source_segment(text, tree.value) or text
+    return Expression(base), getattr(tree, "attr", None)
 
 
 class Template(object):

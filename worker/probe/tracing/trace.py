@@ -11,10 +11,11 @@ import itertools
 import json
 import time
 import types
+import weakref
 
 from debug_relay.worker.probe.breakpoints.functions import EntryPoint
 from debug_relay.worker.probe.inspection.evaluation import begun
-from debug_relay.worker.probe.runtime.expressions import Expression
+from debug_relay.worker.probe.runtime.expressions import Expression, base_of
 from debug_relay.worker.probe.runtime.muted_output import unmute
 from debug_relay.worker.probe.tracing.ring_writer import Ring
 from debug_relay.worker.probe.values.class_facts import key_of
@@ -26,6 +27,7 @@ _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 OURS = "'relay:trace_"
 FIRST = 1 << 30  # the debugger's numbers for traced lines; those of breakpoints are lower
 NAMES = 100  # Locals that one row of a trace looks at.
+OBJECTS = 1000  # Objects whose last captured values are remembered.
 FRAMES = 1000  # Frames whose last locals are remembered.
 HELD = 200  # Characters from which on texts are compared by their rendering.
 
@@ -36,7 +38,7 @@ class Spot(object):
     def __init__(self, spec):
         condition = spec.get("condition")
         self.condition = Expression(condition) if condition else None
-        self.capture = [(text, Expression(text)) for text in spec.get("capture", ())]
+        self.capture = [Capture(text) for text in spec.get("capture", ())]
         self.changes = spec.get("changes", False)
         self.label = spec.get("label")
         self.code = None  # record only in this function, if set
@@ -57,6 +59,36 @@ class Spot(object):
             entry_point = EntryPoint(code, code.co_filename, frame.f_lineno)
             entry_point = self.entry_points.setdefault(code, entry_point)
         return entry_point.begins(frame)
+
+
+class Capture(object):
+    """An expression whose value is recorded, and the object from which that is taken."""
+
+    def __init__(self, text):
+        self.text, self.expression = text, Expression(text)
+        self.base, self.attribute = base_of(text)
+        self.owner = None  # the last object, weakly
+
+    def look(self, frame):
+        """(the number of the object, the value). Where the names are not known, the attribute of
+        the last object is meant: another function may change `self.balance` as `account.balance`.
+        """
+        if self.base is None:
+            return None, self.expression(frame)
+        try:
+            owner = self.base(frame)
+        except (NameError, AttributeError, LookupError):
+            owner = self.owner() if self.owner is not None else None
+            if owner is None:
+                raise
+            return id(owner), getattr(owner, self.attribute)
+        if self.attribute is None:
+            return id(owner), self.expression(frame)
+        try:
+            self.owner = weakref.ref(owner)
+        except TypeError:
+            self.owner = None
+        return id(owner), getattr(owner, self.attribute)
 
 
 class Tracer(object):
@@ -97,12 +129,15 @@ class Tracer(object):
         frame=None,
         entry=False,
         changed=False,
+        ends=False,
         returns=False,
     ):
         self.end()
         found = self.frame(frame) if frame is not None else None
         trace = Trace(self.probe, Ring(ring, rows), pause, until, changed)
-        if returns:
+        trace.ends = ends
+        if returns or ends:
+            trace.shows_returns = returns
             trace.returns = self.probe.returns.begin(trace.returned)
         made = [Spot(spec) for spec in spots]
         for path, places in lines.items():
@@ -174,9 +209,11 @@ class Trace(object):
     def __init__(self, probe, ring, pause, until, news_only):
         self.probe = probe
         self.news_only = news_only  # record only what differs from the row before
-        self.last = {}  # captured expression → its text in the last row
+        self.last = {}  # (captured expression, number of the object) → its text in the last row
+        self.ends = False  # whether functions are looked at where they return
+        self.shows_returns = False
         self.places_before = {}  # thread ident → the place of its last hit
-        self.returns = None  # tells what functions return, if that is wanted
+        self.returns = None  # tells of functions that return, if that is wanted
         self.failed = set()  # captures that have raised
         self.ring = ring
         self.pause = pause
@@ -256,12 +293,11 @@ class Trace(object):
         if spot.condition is not None and not self.holds(spot.condition, frame, "condition"):
             return None
         code, line = frame.f_code, frame.f_lineno
-        if self.returns is not None:
+        values, was = self.values(spot, frame) if spot.capture else (None, {})
+        if self.returns is not None and (self.shows_returns or values):
             self.returns.watch(frame)
-        values = self.values(spot, frame) if spot.capture else None
         before = self.places_before.get(_ident())
         self.places_before[_ident()] = [path, line, code.co_name]
-        was = self.differs(values) if self.news_only and values is not None else {}
         if was is None:
             return None
         count = self.counts.get((spot, line))
@@ -290,18 +326,21 @@ class Trace(object):
                 row["after"] = before
         return self.written(row, frame)
 
-    def differs(self, values):
+    def differs(self, values, keys):
         """The former texts of the captures that differ; None if none does. A first text differs
         from nothing.
         """
         was, is_new = {}, False
         for text, value in values.items():
-            known = self.last.get(text)
+            key = text, keys.get(text)
+            known = self.last.get(key)
             if known != value:
                 is_new = True
                 if known is not None:
                     was[text] = known
-                self.last[text] = value
+                elif len(self.last) >= OBJECTS:
+                    self.last.clear()
+                self.last[key] = value
         return was if is_new else None
 
     def written(self, row, frame):
@@ -322,7 +361,9 @@ class Trace(object):
         return None
 
     def returned(self, frame, value):
-        """A function with traced lines returns: record that. Its thread cannot stop here."""
+        """A function with traced lines returns: record that, or what its last line has changed. Its
+        thread cannot stop here.
+        """
         code = frame.f_code
         known = self.codes.get((code.co_filename, code))
         if self.over is not None or known is None:
@@ -332,19 +373,24 @@ class Trace(object):
             return
         answers.running[ident] = token
         try:
+            row = self.end_row(frame, known)
+            if row is None and not self.shows_returns:
+                return
             key = (code, "return")
             count = self.counts.get(key)
             if count is None:
                 count = self.counts.setdefault(key, itertools.count(1).__next__)
-            view = View(self.probe.pages.mode, slow=self.slow)
             row = {
                 "path": known[1],
                 "line": frame.f_lineno,
                 "function": code.co_name,
                 "thread": self.thread(),
                 "hit": count(),
-                "returned": view.text(value),
+                **(row or {}),
             }
+            if self.shows_returns:
+                view = View(self.probe.pages.mode, slow=self.slow)
+                row["returned"] = view.text(value)
             reason = self.written(row, frame)
             if reason is not None:
                 self.finish(reason, False)
@@ -355,6 +401,17 @@ class Trace(object):
         finally:
             unmute()
             answers.settle(ident, token)
+
+    def end_row(self, frame, known):
+        """What the last line of a function has changed: no line follows that could tell."""
+        line = frame.f_lineno
+        for spot in known[0].get(line, ()) if self.ends else ():
+            if spot.capture:
+                values, was = self.values(spot, frame)
+                if was:
+                    after = [known[1], line, frame.f_code.co_name]
+                    return {"values": values, "was": was, "after": after}
+        return None
 
     def finish(self, reason, stops_anyway):
         if not next(self.endings, False):
@@ -390,18 +447,26 @@ class Trace(object):
         return number
 
     def values(self, spot, frame):
+        """The texts of the captures; and the former ones of those that differ, or None if rows are
+        only for changes and nothing has changed.
+        """
         view = View(self.probe.pages.mode, slow=self.slow)
-        found = {}
+        found, keys = {}, {}
         try:
-            for text, expression in spot.capture:
-                if expression in self.slow_captures:
+            for capture in spot.capture:
+                text = capture.text
+                if capture in self.slow_captures:
                     found[text] = "<not evaluated: it took too long at another row>"
                     continue
                 try:
-                    found[text] = view.text(expression(frame))
+                    if self.news_only:
+                        keys[text], value = capture.look(frame)
+                    else:
+                        value = capture.expression(frame)
+                    found[text] = view.text(value)
                 except Interrupted:
                     found[text] = "<interrupted: it took too long>"
-                    self.slow_captures.add(expression)
+                    self.slow_captures.add(capture)
                     self.begin_again()
                 except KeyboardInterrupt:
                     raise
@@ -411,7 +476,7 @@ class Trace(object):
                         self.complain(frame, "capture %s raised %s" % (text[:100], _words(error)))
         finally:
             unmute()
-        return found
+        return found, self.differs(found, keys) if self.news_only else {}
 
     def begin_again(self):
         """Give the next capture its own time."""
