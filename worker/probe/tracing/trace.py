@@ -403,7 +403,7 @@ class Trace(object):
             answers.settle(ident, token)
 
     def end_row(self, frame, known):
-        """A row of what the last line of a function has changed: no line follows that could tell."""
+        """A row of what the last line of a function has changed: no line follows it."""
         line = frame.f_lineno
         for spot in known[0].get(line, ()) if self.ends else ():
             if spot.capture:
