@@ -33,6 +33,11 @@ class Limits(Params, kw_only=True, omit_defaults=True):
     wall_seconds: _WallSeconds = 0
     output_bytes_per_second: _OutputRate = 0
 
+    def __post_init__(self) -> None:
+        # JSON leaves out the default object itself, and a decoder makes another one, 0.0, of it.
+        self.cpu_seconds = self.cpu_seconds or 0
+        self.wall_seconds = self.wall_seconds or 0
+
 
 class LimitChanges(Params, kw_only=True):
     """Limits to set; 0 means no limit, and fields that are left out stay as they are."""

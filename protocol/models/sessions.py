@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -239,6 +239,10 @@ class Export(Result, kw_only=True):
     version: str
 
 
+_LIFETIME: Final = 14400.0  # Seconds since the last call after which a session ends.
+_PAUSE_BUDGET: Final = 300.0  # Seconds that an attached program stays paused without a call.
+
+
 class SessionConfig(Result, kw_only=True):
     """How the session was created."""
 
@@ -249,10 +253,17 @@ class SessionConfig(Result, kw_only=True):
     stop_all: bool = True
     just_my_code: bool = False
     timeout_minutes: int | float = 60
-    max_lifetime: float = 14400
-    pause_budget: float = 300
+    max_lifetime: float = _LIFETIME
+    pause_budget: float = _PAUSE_BUDGET
     labels: dict[str, str] = {}
     limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        # JSON leaves out only the very object that is the default.
+        if self.max_lifetime == _LIFETIME:
+            self.max_lifetime = _LIFETIME
+        if self.pause_budget == _PAUSE_BUDGET:
+            self.pause_budget = _PAUSE_BUDGET
 
 
 def idle_limit(status: State, config: SessionConfig) -> float:

@@ -12,17 +12,20 @@ from debug_relay.protocol.rendering.text import plural
 
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _STANDARD: Final = re.compile(r"/lib(?:64)?/python[\d.]+t?/([^/]+)")
+_SCRIPT: Final = re.compile(r"/bin/([^/.]+)$")
 _MOST_NAMES: Final = 4  # Libraries that are named where their frames are folded.
-_PLACE: Final = re.compile(r'^  File "(.+)", line \d+')
+_PLACE: Final = re.compile(r'^  File "(.+)", line \d+(?:, in (.+))?')
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _ENTRY: Final = '  File "'  # One entry of a traceback begins so.
 _CHAINED: Final = ("The above exception was", "During handling of the above")
 
 
-def library_of(path: str) -> str | None:
+def library_of(path: str, function: str) -> str | None:
     """The package or module of a library's file, such as `pytest` or `threading`; None for a file
     of the program's own. The probe's `library_files` decides so in the program.
     """
+    if function == "<module>" and (script := _SCRIPT.search(path)) is not None:
+        return script[1]  # an installed command, which calls its package
     for folder in _INSTALLED:
         if folder in path:
             return _plain(path.rpartition(folder)[2].partition("/")[0])
@@ -55,10 +58,10 @@ def folded(frames: list[Frame], waits: bool) -> tuple[list[Frame], list[FoldedFr
     """
     own: list[Frame] = []
     folds: list[FoldedFrames] = []
-    near = library_of(frames[0].source.path) if frames and not waits else None
+    near = library_of(frames[0].source.path, frames[0].name) if frames and not waits else None
     is_near = not waits
     for frame in frames:
-        library = library_of(frame.source.path)
+        library = library_of(frame.source.path, frame.name)
         is_near = is_near and library == near
         if library is None or is_near:
             own.append(frame)
@@ -114,7 +117,7 @@ def _without_libraries(entries: list[tuple[str, ...]]) -> list[str]:
 
 def _library_in(line: str) -> str | None:
     found = _PLACE.match(line)
-    return library_of(found[1]) if found is not None else None
+    return library_of(found[1], found[2] or "") if found is not None else None
 
 
 def brief_traceback(text: str | None) -> str | None:
@@ -130,21 +133,26 @@ def brief_traceback(text: str | None) -> str | None:
     return "".join([entries[0], left_out, _ENTRY, entries[-1]])
 
 
-def without_traceback(lines: list[str], last: str, cut: bool) -> list[str]:
-    """Output lines without the traceback at their end, if it ends with this line; those of its
-    causes stay, because nothing else tells them. The output may be `cut`: of a long traceback its
-    beginning is missing.
+def without_traceback(lines: list[str], raised: str, cut: bool) -> list[str]:
+    """Output lines without the traceback at their end, if it is that of what was `raised`, type and
+    message; those of its causes stay, because nothing else tells them. The output may be `cut`: of
+    a long traceback its beginning is missing.
     """
     end = len(lines)
     while end and not lines[end - 1].strip():
         end -= 1
-    if not end or not last or not lines[end - 1].startswith(last):
+    first, *more = raised.splitlines() or [""]
+    said = end - 1 - len(more)
+    # The type may have its module in front, and a suggestion may follow the message.
+    if said < 0 or lines[said + 1 : end] != more or first not in lines[said]:
         return lines
-    starts = [at for at, line in enumerate(lines[:end]) if line == _TRACEBACK]
+    starts = [at for at, line in enumerate(lines[:said]) if line.endswith(_TRACEBACK)]
     if not starts:
-        is_rest = cut and all(not line or line[0] == " " for line in lines[1 : end - 1])
+        is_rest = cut and all(not line or line[0] == " " for line in lines[1:said])
         return [] if is_rest else lines
-    first = len(starts) - 1
-    while first and lines[starts[first] - 2].startswith(_CHAINED):
-        first -= 1
-    return lines[: starts[first]] + folded_traceback(lines[starts[first] : starts[-1]])
+    last = starts[-1]
+    while len(starts) > 1 and lines[starts[-1] - 2].startswith(_CHAINED):
+        starts.pop()
+    before = lines[starts[-1]].removesuffix(_TRACEBACK)  # such as a prompt
+    kept = folded_traceback(lines[starts[-1] : last])
+    return lines[: starts[-1]] + [before] * (before != "" and not kept) + kept

@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import relay
+from debug_relay.protocol.rendering.library_frames import library_of
 from debug_relay.protocol.rendering.repeats import repeats_in
 from debug_relay.protocol.rendering.text import Line, plural, short
 
@@ -44,13 +45,30 @@ def threads(result: i.ThreadList) -> Iterator[Line]:
             if thread.frames_left_out is not UNSET:
                 yield f"  … {plural(thread.frames_left_out, 'more frame')} of its own"
         if shown is not same:
-            names = ", ".join(f"{one.id} {short(one.name, 40)}" for one in same[1 : _NAMED + 1])
-            more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
-            yield f"  {_others(len(same) - 1, 'thread')} at the same place: {names}{more}"
+            yield _others("thread", [f"{one.id} {short(one.name, 40)}" for one in same])
     for circle in result.deadlocks or ():
         yield f"deadlock: {' waits for '.join(f'thread {one}' for one in [*circle, circle[0]])}"
     if result.note is not UNSET:
         yield f"note: {result.note}"
+
+
+def briefly(listed: list[i.Thread]) -> Iterator[Line]:
+    """One line for each thread; of several that are at one place the first, and names of others."""
+    groups: dict[str, list[i.Thread]] = {}
+    for thread in listed:
+        mark = "→" if thread.is_current else " "
+        where = f" (child process {thread.pid})" if thread.is_child else ""
+        place = thread.current_location
+        at = f" {place.path}:{place.line} in {place.function}" if place is not None else ""
+        pending = ", stops when it returns from C" * thread.pause_pending
+        groups.setdefault(f"{mark}\n{thread.status}{where}{at}{pending}", []).append(thread)
+    for key, same in groups.items():
+        mark, doing = key.split("\n", 1)
+        shown = same if len(same) <= _ALIKE else same[:1]
+        for thread in shown:
+            yield f"{mark} {thread.id} {short(thread.name, 80)}: {doing}"
+        if shown is not same:
+            yield _others("thread", [f"{one.id} {short(one.name, 40)}" for one in same])
 
 
 def tasks(result: i.TaskList) -> Iterator[Line]:
@@ -82,9 +100,7 @@ def tasks(result: i.TaskList) -> Iterator[Line]:
                 ]
             )
         if shown is not same:
-            names = ", ".join(short(one.name, 40) for one in same[1 : _NAMED + 1])
-            more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
-            yield f"  {_others(len(same) - 1, 'task')} at the same place: {names}{more}"
+            yield _others("task", [short(one.name, 40) for one in same])
     if not result.total:
         yield "no asyncio tasks"
     elif result.total != len(result.tasks):
@@ -119,7 +135,7 @@ def stacks(result: relay.Stacks) -> Iterator[Line]:
                 ],
             )
             for number, frame in enumerate(first.frames)
-            if not is_library(frame.filename)
+            if library_of(frame.filename, frame.name) is None
         ]
         if own and own[0].id:
             yield f"  … {_called(first.frames[: own[0].id])}"
@@ -128,15 +144,18 @@ def stacks(result: relay.Stacks) -> Iterator[Line]:
         else:
             yield from (f"  #{n} {_place(one)}" for n, one in enumerate(first.frames[:_BARE]))
         if len(same) > 1:
-            names = ", ".join(_name_of(one) for one in same[1 : _NAMED + 1])
-            more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
-            yield f"  {_others(len(same) - 1, 'thread')} at the same place: {names}{more}"
+            yield _others("thread", [_name_of(one) for one in same])
     if len(threads) < len(result.threads):
         yield f"({plural(len(result.threads) - len(threads), 'thread')} of the debugger left out)"
 
 
-def _others(count: int, what: str) -> str:
-    return f"{plural(count, what)} {'is' if count == 1 else 'are'}"
+def _others(what: str, names: list[str]) -> str:
+    """The threads or tasks that are where the first one is, by their names."""
+    count = len(names) - 1
+    more = f", … {count - _NAMED} more" if count > _NAMED else ""
+    shown = ", ".join(names[1 : _NAMED + 1])
+    verb = "is" if count == 1 else "are"
+    return f"  {plural(count, what)} {verb} at the same place: {shown}{more}"
 
 
 def _is_debuggers(thread: relay.StackThread) -> bool:
@@ -158,12 +177,6 @@ def _called(frames: list[relay.StackFrame]) -> str:
     count = f" and {len(frames) - 1} more" if len(frames) > 1 else ""
     last = frames[-1]
     return f"in {last.name} of {last.filename.rpartition('/')[2]}:{last.line}{count}"
-
-
-def is_library(path: str) -> bool:
-    """Whether a file is of the standard library or an installed package."""
-    installed = "/site-packages/" in path or "/dist-packages/" in path
-    return installed or "/lib/python" in path or path.startswith("<frozen")
 
 
 def _doing(wait: object, frames: list[i.LiveFrame] | object) -> object:

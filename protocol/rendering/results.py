@@ -118,7 +118,11 @@ def _snapshot(result: stop_report.StopReport) -> Iterator[Line]:
 
 def _trace(result: execution.TraceRows) -> Iterator[Line]:
     yield from traces.trace(result)
-    yield from _execution(result)
+    if result.ended is None:
+        read, end = (call_of(name, result.session_id) for name in ("get-trace", "end-trace"))
+        yield f"the program runs on: {read} reads rows, {end} ends the trace"
+    else:
+        yield from _execution(result)
 
 
 def _history(page: stop_report.HistoryPage) -> Iterator[Line]:
@@ -200,13 +204,7 @@ def _threads(result: inspection.ThreadList) -> Iterator[Line]:
     if any(thread.frames is not msgspec.UNSET for thread in result.threads):
         yield from live.threads(result)
         return
-    for thread in result.threads:
-        mark = "→" if thread.is_current else " "
-        where = f" (child process {thread.pid})" if thread.is_child else ""
-        place = thread.current_location
-        at = f" {stop.location_text(place)}" if place is not None else ""
-        pending = ", stops when it returns from C" * thread.pause_pending
-        yield f"{mark} {thread.id} {short(thread.name, 80)}: {thread.status}{where}{at}{pending}"
+    yield from live.briefly(result.threads)
 
 
 def _source(result: inspection.SourceText) -> Iterator[Line]:

@@ -114,7 +114,12 @@ def brief_stop(report: stop_report.Stop) -> Iterator[Line]:
 
 
 def raised_text(type: str, message: str, longest: int) -> str:
-    return f"{type}: {short(message, longest)}" if message else type
+    return raised_line(type, short(message, longest))
+
+
+def raised_line(type: str, message: str) -> str:
+    """The last line of a traceback: what was raised."""
+    return f"{type}: {message}" if message else type
 
 
 def _causes(traceback: str) -> Iterator[Line]:

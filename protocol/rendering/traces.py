@@ -29,7 +29,7 @@ _ENDS = {
 _VALUE = 100  # Characters of one value in the text of a trace's row.
 _TEXT = 200  # Characters of one message or local of an exception in the text of a run.
 _TRACEBACK = 60  # Last lines of a traceback in the text of a run.
-_OUTPUT = 200  # Last lines of output in the text of a run.
+_OUTPUT = 100  # Last lines of output in the text of a run.
 
 
 def ending(exit_code: int | None, signal: str | None, reason: str | None) -> str:
@@ -113,8 +113,8 @@ def run(report: RunReport) -> Iterator[Line]:
         yield f"passed {report.passed_limit.words()}"
     output = report.output.splitlines()
     if report.exception is not None:  # its frames follow, with their locals
-        cut_off = report.output_left_out > 0
-        output = without_traceback(output, report.exception.type, cut_off)
+        raised = stop.raised_line(report.exception.type, report.exception.message)
+        output = without_traceback(output, raised, cut=report.output_left_out > 0)
     if output:
         cut = f", without its first {report.output_left_out} bytes" * bool(report.output_left_out)
         yield f"output{cut}:"
@@ -125,7 +125,8 @@ def run(report: RunReport) -> Iterator[Line]:
     if report.trace is not None:
         yield from trace(report.trace)
     if report.exception is not None:
-        yield from _crash(report.exception)
+        counted = report.stops if report.stop is None else 1
+        yield from _crash(report.exception, counted)
     if report.stop is not None:
         yield f"the first of {report.stops} stops:" if report.stops > 1 else "where it stopped:"
         yield from stop.stop(report.stop)
@@ -140,9 +141,10 @@ def run(report: RunReport) -> Iterator[Line]:
         yield from live.tasks(TaskList(tasks=report.tasks, total=len(report.tasks)))
 
 
-def _crash(crash: RunException) -> Iterator[Line]:
+def _crash(crash: RunException, count: int) -> Iterator[Line]:
     where = f" in child process {crash.child_pid}" if crash.child_pid is not None else ""
-    yield f"exception{where}: {stop.raised_text(crash.type, crash.message, 1000)}"
+    first = f", the first of {count}" * (count > 1)
+    yield f"exception{where}{first}: {stop.raised_text(crash.type, crash.message, 1000)}"
     rows = [(frame.id, stop.place(frame), list(_locals(frame))) for frame in crash.frames]
     yield from stop.with_folds(rows, crash.folded)
     left_out = crash.total_frames - len(crash.frames) - sum(one.count for one in crash.folded)

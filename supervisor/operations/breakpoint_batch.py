@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.breakpoints import MAX_BATCH, SetBreakpoints
+from debug_relay.protocol.models.breakpoints import MAX_BATCH, BreakpointSpec, SetBreakpoints
 from debug_relay.protocol.operations import VERIFY_BREAKPOINTS
 from debug_relay.protocol.refusals import Problem, Problems
 from debug_relay.supervisor.sessions.mirror import Session

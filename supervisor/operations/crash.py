@@ -91,14 +91,14 @@ def chosen(frames: list[Frame]) -> tuple[list[Frame], list[FoldedFrames]]:
     shown: list[Frame] = []
     folds: list[FoldedFrames] = []
     for index, frame in enumerate(frames):
-        library = library_of(frame.source.path)
+        library = library_of(frame.source.path, frame.name)
         if index in repeated:
             continue
         if library is not None and index:
             add_fold(folds, frame.id, library)
         else:
             shown.append(frame)
-    if all(library_of(frame.source.path) for frame in shown):
+    if all(library_of(frame.source.path, frame.name) for frame in shown):
         return frames[:_BARE], []
     return shown, sorted([*folds, *again], key=lambda fold: fold.first)
 

@@ -89,7 +89,7 @@ class PublicState:
             signal=lifecycle.signal,
             end_reason=lifecycle.end_reason,
             passed_limit=self._limits.passed,
-            held_seconds=self._held.seconds(),
+            held_seconds=self._held.seconds() or 0,
             breakpoints_suspended=self._breakpoints.suspended,
             created_by=settings.params.created_by,
             restored=settings.params.restored,

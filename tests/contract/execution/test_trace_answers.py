@@ -220,6 +220,9 @@ def test_a_trace_in_the_background(relay: Client, source: Write, python: str) ->
         begun = session.post("/trace", {"at": [spot], "background": True}).ok()
         assert (begun["status"], begun["ended"]) == ("running", None)
         session.post("/trace", {"at": [spot]}).refused("INVALID_SESSION_STATE")
+        text = session.get("/trace?format=text").raw.decode()
+        assert f"GET /api/v1/sessions/{session.id}/trace reads rows" in text
+        assert "not stopped yet" not in text
         seen: list[int] = []
         cursor = begun["next_cursor"]
         while len(seen) < 50:

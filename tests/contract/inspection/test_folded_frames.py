@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +72,8 @@ def test_a_thread_that_waits(relay: Client, source: Callable[..., Source], pytho
     with relay.session(python_path=python) as session:
         session.launch(program, wait=0)
         session.events("output", timeout=20)
+        (thread,) = session.get("/threads").ok()["threads"]
+        assert thread["current_location"]["path"] == str(program)
         paused = session.post("/pause", {"wait": 20, "snapshot": True}).ok()
         report = paused["stop"]
         assert report["frames"][0]["name"] == "main"
@@ -79,3 +82,24 @@ def test_a_thread_that_waits(relay: Client, source: Callable[..., Source], pytho
             assert report["folded"][0]["first"] == 0
             assert report["source"]["path"] == str(program)
         assert [local["name"] for local in report["locals"]] == ["jobs"]
+
+
+def test_an_installed_command_is_a_library(relay: Client, source: Callable[..., Source]) -> None:
+    """Its frame only calls its package; frames of its functions would be the program's own."""
+    called = source("""
+        def main():
+            raise ValueError(7)  # @raises
+    """)
+    folder = Path(str(called)).parent
+    (folder / "bin").mkdir()
+    command = folder / "bin" / "tool"
+    text = f"import sys\nsys.path.insert(0, {str(folder)!r})\nimport program\nprogram.main()\n"
+    command.write_text(text)
+    crash = relay.post("/run", {"script": str(command)}).ok()["exception"]
+    assert [frame["name"] for frame in crash["frames"]] == ["main"]
+    assert crash["folded"][0]["libraries"] == ["tool"]
+    with relay.session() as session:
+        session.break_at(called, called["raises"])
+        report = session.launch(command, snapshot=True)["stop"]
+        assert [frame["name"] for frame in report["frames"]] == ["main"]
+        assert "… 1 frame of tool" in session.get("/stacktrace", format="text").raw.decode()

@@ -79,6 +79,8 @@ PROGRAM = """
     start("wants", wants, ann)
     start("consumer", consumer, 3)
     start("waiter", waiter, future)
+    for _ in range(50):
+        sleeper(0)  # from then on, Python runs instructions that are made for its types
     start("sleeper", sleeper, 3600)
     SPIN
     time.sleep(0.2)

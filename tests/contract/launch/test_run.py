@@ -197,6 +197,11 @@ asyncio.run(main())
     assert "| KeyError: 'x'" in text
     assert "direct cause" in text
     assert "exception: ValueError: 7" in text
+    # A prompt before it, and a message of several lines, do not hide it.
+    code = "input('n? ')\nraise ValueError('one\\ntwo')"
+    body = {"code": code, "python_path": python, "stdin_inputs": ["7"]}
+    lines = relay.post("/run?format=text", body).raw.decode().splitlines()
+    assert lines[1:4] == ["output:", "| n? ", "exception: ValueError: one\\ntwo"]
 
 
 def test_the_end_of_much_output(relay: Client) -> None:

@@ -80,7 +80,7 @@ class Folded(object):
             if path is None:
                 continue
             if code not in libraries:
-                libraries[code] = None if fold == "none" else library_of(path)
+                libraries[code] = None if fold == "none" else library_of(path, frame.f_code.co_name)
             library = libraries[code]
             if self.total == 0 and fold == "top":
                 self.near = library

@@ -13,9 +13,12 @@ def is_library(path):
     return path.startswith(_ROOTS) and "/lib/python" in path
 
 
-def library_of(path):
+def library_of(path, function):
     """The package or module of a library's file, such as `pytest` or `threading`; None for a file
     of the program's own."""
+    folder, _, name = path.rpartition("/")
+    if function == "<module>" and folder.endswith("/bin") and "." not in name:
+        return name  # an installed command, which calls its package
     if not is_library(path):
         return None
     for mark in ("/site-packages/", "/dist-packages/"):

@@ -7,7 +7,7 @@ program runs. An evaluation runs in a thread of its own, with a copy of the fram
 import types
 
 from debug_relay.worker.probe.engine.frames import module_of
-from debug_relay.worker.probe.engine.library_files import is_library
+from debug_relay.worker.probe.engine.library_files import library_of
 from debug_relay.worker.probe.engine.threads import control, running_frames
 from debug_relay.worker.probe.inspection.evaluation import AS_LONG_AS_IT_TAKES, _dedent, _syntax
 from debug_relay.worker.probe.inspection.variable_pages import BOUNDS, LEAVES
@@ -89,7 +89,8 @@ class LiveThreads(object):
         for frame in frames:
             path = self.probe.engine.visible(frame, known)
             if path is not None:
-                is_own = not is_library(frame.f_code.co_filename)
+                code = frame.f_code
+                is_own = library_of(code.co_filename, code.co_name) is None
                 line = lines.get(id(frame)) if lines is not None else None
                 found.append(Level(frame, clean(path), len(found), is_own, line))
         return found

@@ -5,6 +5,7 @@ thread and leave the others as they are.
 """
 
 from debug_relay.worker.probe.engine.frames import module_of
+from debug_relay.worker.probe.engine.library_files import library_of
 from debug_relay.worker.probe.engine.threads import control, running_frames
 from debug_relay.worker.probe.values.rendering import clean
 
@@ -25,7 +26,7 @@ class Threads(object):
     @running_frames.steady
     def rows(self):
         """[DAP's number, whether it is stopped, whether it will stop before its next line, top
-        frame] for each thread.
+        frame] for each thread; of one that runs, the first frame of the program's own.
         """
         current, known, found = running_frames.of_all(), {}, []
         for id, thread in control.of_program():
@@ -33,11 +34,26 @@ class Threads(object):
             listed = self.probe.engine.frames(id) if held else None
             if listed is not None:
                 frames = self.probe.engine.stack(listed, 1, count=False)[0]
+                top = frames[0] if frames else None
             else:
-                frames = self.walked(current.get(thread.ident), 0, 1, known)[0]
-            dap_id = self.probe.engine.dap_id(id)
-            found.append([dap_id, listed is not None, held, frames[0] if frames else None])
+                top = self.first_own(current.get(thread.ident), known)
+            found.append([self.probe.engine.dap_id(id), listed is not None, held, top])
         return found
+
+    def first_own(self, frame, known):
+        """The first frame of the program's own; the top frame of a thread that has none."""
+        top = None
+        while frame is not None:
+            path = self.probe.engine.visible(frame, known)
+            if path is not None:
+                code = frame.f_code
+                is_own = library_of(code.co_filename, code.co_name) is None
+                if is_own or top is None:
+                    top = [code.co_name, clean(path), frame.f_lineno or 0, module_of(frame)]
+                if is_own:
+                    break
+            frame = frame.f_back
+        return top
 
     @running_frames.steady
     def live(self, thread, start, levels):
