@@ -246,7 +246,8 @@ class Breakpoints:
                 for index in range(len(specs))
             ]
 
-    def owned_by(self, owner: str) -> list[Entry]:
+    def owned_by(self, owner: str | None) -> list[Entry]:
+        """The breakpoints of one IDE; without a name those of callers of the API."""
         return self._table.owned_by(owner)
 
     async def disown(self, owner: str) -> None:

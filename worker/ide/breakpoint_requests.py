@@ -6,6 +6,7 @@ from typing import Final
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import Breakpoint, BreakpointSpec
+from debug_relay.worker.breakpoints import watchpoints
 from debug_relay.worker.ide import arguments as a
 from debug_relay.worker.ide.frame_ids import NotStopped
 from debug_relay.worker.ide.joined_ide import JoinedIde
@@ -63,6 +64,8 @@ async def data_breakpoint_info(ide: JoinedIde, arguments: a.DataBreakpointInfo) 
     current = ide.session.stops.current
     if current is None or current.thread_id != thread_id:
         return {"dataId": None, "description": "Only values of the selected thread can be watched"}
+    if not ide.session.hub.thread(thread_id).server.engine.can.decide_stops:
+        return {"dataId": None, "description": watchpoints.NO_PROBE}
     return {
         "dataId": f"{number}:{expression}",
         "description": expression,

@@ -40,6 +40,11 @@ def present(ide: JoinedIde) -> None:
     lease = session.lease.shown()
     if lease is not None and lease.holder != ide.name:
         ide.say(f"{lease.holder} drives this session.")
+    theirs = session.breakpoints.owned_by(None)
+    if theirs:
+        listed = [described(ide, session.breakpoints.show(one)) for one in theirs[:_MOST_LISTED]]
+        more = [f"{len(theirs) - _MOST_LISTED} more"] if len(theirs) > _MOST_LISTED else []
+        ide.say("Agents have set:\n  " + "\n  ".join(listed + more))
     tail = session.log.tail(_TAIL_CHARACTERS)
     if tail:
         ide.send_event("output", {"category": "console", "output": f"Earlier output:\n{tail}\n"})
@@ -51,6 +56,7 @@ def present(ide: JoinedIde) -> None:
 
 
 _TAIL_CHARACTERS: Final = 4000  # The output before an IDE has joined, as the IDE gets it.
+_MOST_LISTED: Final = 20  # The agents' breakpoints that an IDE is told when it joins.
 
 
 def tell_stop(ide: JoinedIde, stop: Stop, reason: str, description: str, text: str | None) -> None:
@@ -61,6 +67,12 @@ def tell_stop(ide: JoinedIde, stop: Stop, reason: str, description: str, text: s
     if stop.value_changes:
         reason = "data breakpoint"
         text = "; ".join(f"{one.watch}: {one.before} → {one.after}" for one in stop.value_changes)
+    own = {entry.id for entry in session.breakpoints.owned_by(ide.name)}
+    hits = [number_of(id) for id in stop.hit_breakpoints if id in own]
+    if stop.hit_breakpoints and not hits:
+        agents = {entry.id for entry in session.breakpoints.owned_by(None)}
+        whose = "an agent" if agents & {*stop.hit_breakpoints} else "another IDE"
+        description = f"{description} ({', '.join(stop.hit_breakpoints)} of {whose})"
     body: dict[str, Any] = {
         "reason": "goto" if reason == "run-to" else reason,
         "description": description,
@@ -68,8 +80,7 @@ def tell_stop(ide: JoinedIde, stop: Stop, reason: str, description: str, text: s
         "preserveFocusHint": False,
         "allThreadsStopped": everyone,
     }
-    own = {entry.id for entry in session.breakpoints.owned_by(ide.name)}
-    if hits := [number_of(id) for id in stop.hit_breakpoints if id in own]:
+    if hits:
         body["hitBreakpointIds"] = hits
     if text is not None:
         body["text"] = text
@@ -106,6 +117,9 @@ def _terminated(ide: JoinedIde, body: Mapping[str, Any]) -> None:
         _continued(ide, {})  # its threads are gone; those of the next run follow
         ide.say(f"{body.get('caller') or 'A caller'} restarts the program.")
         return
+    caller = body.get("caller")
+    if caller is not None and caller != ide.name:
+        ide.say(f"{caller} has ended the program.")
     if body["signal"]:
         ide.say(f"The program was ended by {body['signal']}.")
     if body["exit_code"] is None:
@@ -133,10 +147,31 @@ def _output(ide: JoinedIde, body: Mapping[str, Any]) -> None:
 
 
 def _breakpoint(ide: JoinedIde, body: Mapping[str, Any]) -> None:
-    """Send an IDE its own breakpoints only: it would show others as its user's."""
+    """Send an IDE its own breakpoints, and tell it of others in words: it would show them as its
+    user's.
+    """
     shown: Breakpoint = body["breakpoint"]
-    if body["reason"] == "changed" and shown.owner == ide.name and ide.own_request() is None:
+    reason, caller = body["reason"], body.get("caller")
+    if shown.owner != ide.name:
+        if caller is not None and reason in _DONE:
+            ide.say(f"{caller} has {_DONE[reason]} {described(ide, shown)}")
+    elif reason == "changed" and ide.own_request() is None:
         ide.send_event("breakpoint", {"reason": "changed", "breakpoint": breakpoint_of(ide, shown)})
+
+
+_DONE: Final = {"new": "set", "removed": "removed"}  # The words for what a caller did.
+
+
+def described(ide: JoinedIde, shown: Breakpoint) -> str:
+    """A breakpoint in a few words."""
+    kind = "a log point" if shown.log_message else "a watchpoint" if shown.watch else "a breakpoint"
+    if shown.watch or shown.function:
+        where = f"on {shown.watch or shown.function}"
+    else:
+        where = f"at {ide.paths.to_ide(shown.source['path'])}:{ide.line(shown.line or 0)}"
+    when = f" if {shown.condition}" if shown.condition else ""
+    count = f", hit {shown.hit_condition}" if shown.hit_condition else ""
+    return f"{kind} {where}{when}{count}"
 
 
 def _thread(ide: JoinedIde, body: Mapping[str, Any]) -> None:

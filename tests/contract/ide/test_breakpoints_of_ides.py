@@ -172,6 +172,9 @@ def test_without_the_probe(relay: Client, source: Callable[..., Source]) -> None
             reference = scope["variablesReference"]
             names = ide.ask("variables", variablesReference=reference)["variables"]
             assert "n" in [one["name"] for one in names]
+            watched = ide.ask("dataBreakpointInfo", variablesReference=reference, name="n")
+            assert watched["dataId"] is None
+            assert "no probe" in watched["description"]
             row = ide.ask("evaluate", expression="list(range(20))", context="repl")
             listed = ide.ask("variables", variablesReference=row["variablesReference"])
             assert listed["variables"][1]["evaluateName"] == "(list(range(20)))[1]"

@@ -36,6 +36,14 @@ def test_an_ide_joins_at_a_stop(relay: Client, source: Callable[..., Source]) ->
         assert stop["threadId"] == stopped["thread_id"]
         assert line == program["work"]
         assert "hitBreakpointIds" not in stop  # the breakpoint is the agent's
+        assert stop["description"] == "Paused on breakpoint (bp_1 of an agent)"
+        at = f"{program.path}:{program['work']}"
+        ide.event("output", output=f"Agents have set:\n  a breakpoint at {at} if n == 3\n")
+        added = session.break_at(program, program["last"], log_message="{n}")
+        session.delete(f"/breakpoints/{added['id']}").ok()
+        for done in ("set", "removed"):
+            told = f"ann has {done} a log point at {program.path}:{program['last']}\n"
+            ide.event("output", output=told)
         assert session.get().ok()["debugger"]["clients"] == ["ide:vscode (human)"]
 
         thread = stop["threadId"]
