@@ -19,7 +19,8 @@ def breakpoint(point: breakpoints.Breakpoint) -> str:
         scope = point.scope
         code = scope.function or ", ".join(scope.files) if scope is not None else ""
         where = f"watch {short(point.watch, 80)} in {short(code, 200)}"
-    marks = [f"if {point.condition}"] if point.condition else []
+    marks = [f"of {point.owner}"] if point.owner else []
+    marks += [f"if {point.condition}"] if point.condition else []
     marks += [f"hits {point.hit_condition}"] if point.hit_condition else []
     marks += [f"log {point.log_message!r}"] if point.log_message else []
     marks += [] if point.enabled else ["disabled"]

@@ -43,8 +43,10 @@ def session(state: sessions.SessionState | sessions.SessionStatus) -> Iterator[L
 def _more_of(state: sessions.SessionState) -> Iterator[Line]:
     if state.program is not None:
         yield f"program: {short(target(state.program), 600)}"
-    if state.debugger is not None and state.program is not None and state.program.is_native:
-        yield f"debugger: {state.debugger.adapter} at {state.debugger.uri}"
+    if state.debugger is not None and state.program is not None:
+        native = state.program.is_native
+        who = f"debugger: {state.debugger.adapter}" if native else "an IDE joins"
+        yield f"{who} at {state.debugger.uri}"
     if state.debugger is not None and state.debugger.clients:
         yield f"joined by {short(', '.join(state.debugger.clients), 300)}"
     if state.exception is not None:

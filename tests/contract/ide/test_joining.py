@@ -158,6 +158,10 @@ def test_each_has_breakpoints_of_its_own(relay: Client, source: Callable[..., So
             ("ide:test-2 (human)", program["next"], None),
         ]
         owned = listed[1]["id"]
+        text = session.get("/breakpoints?format=text").raw.decode()
+        assert f"{owned} {path}:{program['work']}  of ide:test (human)  if n == 2\n" in text
+        uri = session.get().ok()["debugger"]["uri"]
+        assert f"an IDE joins at {uri}\n" in session.get("?format=text").raw.decode()
         session.delete(f"/breakpoints/{owned}").refused("INVALID_REQUEST", 400)
         session.patch(f"/breakpoints/{owned}", {"enabled": False}).refused("INVALID_REQUEST", 400)
 
