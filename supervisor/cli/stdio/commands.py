@@ -90,6 +90,8 @@ class Commands:
         file = os.path.normpath(os.path.join(folder, params.file))
         if not os.path.isdir(folder):
             raise CommandFailed(f"The directory {folder} does not exist")
+        if os.path.isdir(file):
+            raise CommandFailed(f"{file} is a directory, not a Python file")
         if not os.path.isfile(file):
             raise CommandFailed(f"The file {file} does not exist")
         self._launch = {

@@ -65,9 +65,10 @@ class Follower:
     def tell_present_state(self, status: dict[str, Any]) -> None:
         """For an IDE that joins a shared session: where it is now."""
         if status["status"] == "paused":
-            self._send_stop(
-                {name: status.get(name) for name in ("stop_reason", "stop_id", "current_location")}
-            )
+            known = ("stop_reason", "stop_id", "current_location")
+            kept = self._call("history", limit=1).get("items") or [{}]
+            hit = kept[0].get("hit_breakpoints") if status["stop_reason"] == "breakpoint" else None
+            self._send_stop({**{key: status.get(key) for key in known}, "hit_breakpoint_ids": hit})
         elif status["status"] in ("running", "launching"):
             self._program.becomes("running", lambda: self._emit(event("started")))
         elif status["status"] != "created":

@@ -158,10 +158,13 @@ def test_a_running_relay_s_session_is_shared_and_stays(
 ):
     program = source("x = 1\ny = 2\nz = 3\n")
     with relay.session(project_root=str(program.path.parent)) as session:
-        session.launch(program.path, stop_on_entry=True)
+        point = {"file": str(program.path), "line": 1}
+        relay.post(f"/sessions/{session.id}/breakpoints", point).ok()
+        session.launch(program.path, wait=30)
         with Ide("--url", relay.url, "--session", session.id) as ide:
             ide.ask("initialize", "initialized", file=str(program.path))
-            assert ide.expect("stopped")[0]["reason"] == "entry"
+            (joined,) = ide.expect("stopped")
+            assert (joined["reason"], joined["breakpointId"]) == ("breakpoint", 1)
             ide.ask("stepOver", "stopped", "variableUpdate")
             session.step()  # an agent drives too
             assert ide.expect("started", "stopped", "variableUpdate")[1]["location"]["line"] == 3
