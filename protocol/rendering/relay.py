@@ -70,7 +70,8 @@ def _value(value: Any) -> str:
 
 
 def shutting_down(result: relay.ShuttingDown) -> Iterator[Line]:
-    what = "stay for the next relay" if result.keep_sessions else "end with it"
+    s = "s" if result.sessions == 1 else ""
+    what = f"stay{s} for the next relay" if result.keep_sessions else f"end{s} with it"
     yield f"the relay stops; {plural(result.sessions, 'session')} {what}"
 
 

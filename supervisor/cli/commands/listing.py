@@ -28,7 +28,7 @@ def _ps_options(parser: Parser) -> None:
 
 def _ps(here: Here, given: Namespace) -> int:
     with here.progress("looking at the processes"):
-        reply = here.relay.call("list-processes", limit=1000)
+        reply = here.relay.call("list-processes", limit=1000, match=given.match)
     here.rows(reply, lambda data: list(_process_lines(data.get("items") or [], given)))
     return 0
 
@@ -39,8 +39,6 @@ def _process_lines(items: list[dict[str, Any]], given: Namespace) -> list[str]:
         command = " ".join(item.get("command") or ())
         is_ours = item.get("code") == "ATTACH_SELF" or item["pid"] == os.getpid()
         if is_ours and not given.all:
-            continue
-        if given.match and given.match not in command:
             continue
         rows.append(
             [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from argparse import REMAINDER, Namespace
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,7 @@ from debug_relay.supervisor.cli.client.here import Here, shown_name
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields
 from debug_relay.supervisor.cli.commands import places, python_program
 
+_CTRL_C = (signal.SIGINT,)
 _LAUNCH_SECONDS = 10.0  # How long `launch` waits for the first stop by default.
 # What fields of a launch mean in a shell.
 WORDS_HERE = {
@@ -179,10 +181,9 @@ def _begin(here: Here, given: Namespace, operation: str, name: str, fields: dict
     else:
         name = given.name or _free_name(here, name)
         # Relative files of later calls lie where the person stands.
-        root = fields.get("cwd")
-        made = here.relay.call("create-session", name=name, project_root=root)
-        id, is_new = made.data["session_id"], True
+        id, is_new = _created(here, name, fields.get("cwd")), True
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _CTRL_C)
         if points:
             _warn_unverified(here, here.relay.call(
                 "set-breakpoints", session_id=id, breakpoints=points))  # fmt: skip
@@ -190,12 +191,27 @@ def _begin(here: Here, given: Namespace, operation: str, name: str, fields: dict
         reply = here.call(operation, doing, session_id=id, snapshot=True, **fields)
     except BaseException:
         if is_new:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _CTRL_C)  # a second Ctrl-C
             with suppress(NoRelay, Refused):
                 here.relay.call("delete-session", session_id=id, force=True)
         raise
     here.say(f"session {name} ({id})" if is_new else f"session {id}")
     here.show(reply)
     return 0
+
+
+def _created(here: Here, name: str, root: str | None) -> str:
+    """The id of a new session. Ctrl-C waits from here on, until the caller can delete it: the relay
+    creates the session also for a caller who has left.
+    """
+    here.relay.call("health")  # Ctrl-C ends the wait for a relay that does not answer
+    signal.pthread_sigmask(signal.SIG_BLOCK, _CTRL_C)
+    try:
+        made = here.relay.call("create-session", name=name, project_root=root)
+        return str(made.data["session_id"])
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _CTRL_C)
+        raise
 
 
 def _warn_unverified(here: Here, reply: Reply) -> None:

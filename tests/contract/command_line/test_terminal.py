@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
+import queue
 import re
+import signal
 import subprocess
+import threading
+from pathlib import Path
 
 from tests.kit.client import Client
 from tests.kit.command import COMMAND, SECONDS, Shell
@@ -103,3 +108,45 @@ def test_ctrl_c_leaves_nothing_behind(shell: Shell, relay: Client):
         assert terminal.end() == 130
         assert f"debug-relay {word}: interrupted; the program is ended" in terminal.shown
         eventually(lambda: not relay.get("/sessions").ok()["items"])
+
+
+def test_ctrl_c_while_the_session_is_made(tmp_path: Path):
+    """The relay makes it also for a caller who has left: so the command waits, and deletes it."""
+    asked: queue.Queue[str] = queue.Queue()
+    go_on = threading.Event()
+
+    class Relay(http.server.BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            asked.put(f"{self.command} {self.path}")
+            if self.command == "POST":
+                go_on.wait(SECONDS)
+            body = b'{"success": true, "data": {"session_id": "sess_1"}}'
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_DELETE = answer
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Relay) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        shell = Shell(tmp_path, f"http://127.0.0.1:{server.server_port}")
+        command = shell.start("launch", "--name", "new", "-c", "1")
+        assert asked.get(timeout=SECONDS).startswith("GET /api/v1/health")
+        assert asked.get(timeout=SECONDS).startswith("POST /api/v1/sessions")
+        command.send_signal(signal.SIGINT)
+        go_on.set()
+        said = command.communicate(timeout=SECONDS)[1]
+        assert (command.returncode, said) == (
+            130, "debug-relay launch: interrupted; the program is ended\n",
+        )  # fmt: skip
+        *_, last = asked.queue
+        assert last.startswith("DELETE /api/v1/sessions/sess_1")
+        server.shutdown()
+        thread.join()
