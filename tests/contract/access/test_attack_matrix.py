@@ -84,7 +84,7 @@ def routes_of(document: Any, session_id: str) -> Iterator[Route]:
 @pytest.fixture
 def scene(own_relay: Callable[..., Relay], source: Callable[..., Source]) -> Scene:
     """A relay that needs tokens, and a paused program that has printed."""
-    relay = own_relay(env={"OPENCODE_DEBUG_LOG__LEVEL": "debug"})
+    relay = own_relay(env={"OPENCODE_DEBUG_LOG__LEVEL": "debug"}, forked=False)
     token = new_token(relay, "--scope", "admin", "--name", "boss")
     client = relay.client.called(Authorization=f"Bearer {token}")
     session = client.session(name="untouched")

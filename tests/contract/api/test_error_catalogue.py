@@ -40,11 +40,36 @@ def scene(
 SLOW = {Code.WORKER_UNRESPONSIVE}
 
 
+# Told one after the other of the same stopped program.
+AT_A_STOP = {
+    Code.MISSING_PARAMETER,
+    Code.THREAD_NOT_FOUND,
+    Code.FRAME_NOT_FOUND,
+    Code.EVALUATE_ERROR,
+    Code.DEBUGPY_TIMEOUT,
+    Code.VARIABLE_NOT_FOUND,
+}
+
+
 @pytest.mark.parametrize(
     "code",
-    [pytest.param(code, marks=[pytest.mark.slow] if code in SLOW else []) for code in STORIES],
+    [
+        pytest.param(code, marks=[pytest.mark.slow] if code in SLOW else [])
+        for code in STORIES
+        if code not in AT_A_STOP
+    ],
 )
 def test_what_it_suggests_helps(scene: Scene, code: Code) -> None:
+    tell(scene, code)
+
+
+def test_what_it_suggests_at_a_stop_helps(scene: Scene) -> None:
+    for code in STORIES:
+        if code in AT_A_STOP:
+            tell(scene, code)
+
+
+def tell(scene: Scene, code: Code) -> None:
     story = STORIES[code](scene)
     error = next(story).refused(code, ERRORS[code].status)
     with pytest.raises(StopIteration):

@@ -12,9 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from debug_relay.protocol.docs.examples import EXAMPLES, PATH_VALUES
+from debug_relay.protocol.docs.openapi import openapi
 from debug_relay.protocol.operation_row import Operation
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.version import API_PREFIX
+from debug_relay.protocol.version import API_PREFIX, VERSION
 from debug_relay.supervisor.http.router import Router
 from tests.contract.attach.test_attach_port import Listening
 from tests.kit.client import Answer, Client, Session
@@ -128,10 +129,8 @@ def paused(client: Client, program: Source) -> Session:
 def test_the_served_document_is_valid(relay: Client) -> None:
     answer = relay.get("/openapi.json")
     assert answer.headers["Content-Type"].startswith("application/json")
-    # Imported here: each process of a run collects all tests.
-    from openapi_spec_validator import OpenAPIV31SpecValidator
-
-    OpenAPIV31SpecValidator(answer.body).validate()
+    # Of the same text tests/protocol/test_schema.py says that it is valid.
+    assert answer.body == json.loads(json.dumps(openapi(VERSION, relay.url)))
     assert answer.body["servers"] == [{"url": relay.url}]
     paths = answer.body["paths"].values()
     assert set(OPERATIONS) <= {node["operationId"] for path in paths for node in path.values()}

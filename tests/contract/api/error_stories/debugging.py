@@ -81,7 +81,7 @@ def no_such_profile(scene: Scene) -> Generator[Answer, Any, None]:
 
 @story_of(Code.THREAD_NOT_FOUND)
 def no_such_thread(scene: Scene) -> Generator[Answer, Any, None]:
-    session, _ = scene.paused()
+    session, _ = scene.at_a_stop()
     error = yield session.get("/threads/999/stacktrace")
     assert "/threads" in suggestion(error)
     thread = session.get("/threads").ok()["threads"][0]["id"]
@@ -91,7 +91,7 @@ def no_such_thread(scene: Scene) -> Generator[Answer, Any, None]:
 
 @story_of(Code.FRAME_NOT_FOUND)
 def no_such_frame(scene: Scene) -> Generator[Answer, Any, None]:
-    session, _ = scene.paused()
+    session, _ = scene.at_a_stop()
     error = yield session.get("/scopes", frame_id=7)
     assert suggestion(error) == "Use a frame_id from 0 to 1."
     session.get("/scopes", frame_id=1).ok()
@@ -99,7 +99,7 @@ def no_such_frame(scene: Scene) -> Generator[Answer, Any, None]:
 
 @story_of(Code.VARIABLE_NOT_FOUND)
 def earlier_reference(scene: Scene) -> Generator[Answer, Any, None]:
-    session, _ = scene.paused()
+    session, _ = scene.at_a_stop()
 
     def reference() -> int:
         return int(session.get("/scopes").ok()["scopes"][0]["variables_reference"])
@@ -123,7 +123,7 @@ def no_such_watch(scene: Scene) -> Generator[Answer, Any, None]:
 
 @story_of(Code.EVALUATE_ERROR)
 def statement(scene: Scene) -> Generator[Answer, Any, None]:
-    session, _ = scene.paused()
+    session, _ = scene.at_a_stop()
     error = yield session.post("/evaluate", {"expression": "n = 9", "context": "watch"})
     assert "context repl" in suggestion(error)
     session.post("/evaluate", {"expression": "n = 9", "context": "repl"}).ok()
@@ -132,11 +132,11 @@ def statement(scene: Scene) -> Generator[Answer, Any, None]:
 
 @story_of(Code.DEBUGPY_TIMEOUT)
 def slow_evaluation(scene: Scene) -> Generator[Answer, Any, None]:
-    session, _ = scene.paused()
-    body = {"expression": "[time.sleep(0.01) for _ in range(60)] and n", "timeout": 0.1}
+    session, _ = scene.at_a_stop()
+    body = {"expression": "[time.sleep(0.01) for _ in range(60)] and 7", "timeout": 0.1}
     error = yield session.post("/evaluate", body)
     assert "larger timeout" in suggestion(error)
-    assert session.post("/evaluate", {**body, "timeout": 30}).ok()["result"] == "0"
+    assert session.post("/evaluate", {**body, "timeout": 30}).ok()["result"] == "7"
 
 
 @story_of(Code.DEBUGPY_ERROR)

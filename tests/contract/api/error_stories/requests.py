@@ -31,7 +31,7 @@ def wrong_fields(scene: Scene) -> Generator[Answer, Any, None]:
 
 @story_of(Code.MISSING_PARAMETER)
 def no_reference(scene: Scene) -> Generator[Answer, Any, None]:
-    session, _ = scene.paused()
+    session, _ = scene.at_a_stop()
     error = yield session.get("/variables")
     [problem] = error["details"]["errors"]
     reference = session.get("/scopes").ok()["scopes"][0]["variables_reference"]

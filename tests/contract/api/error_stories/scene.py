@@ -44,9 +44,15 @@ class Scene:
     start: Callable[..., Relay]
     folder: Path
     ends: ExitStack
+    stopped: tuple[Session, Source] | None = None
 
     def session(self, **fields: Any) -> Session:
         return self.ends.enter_context(self.client.session(**fields))
+
+    def at_a_stop(self) -> tuple[Session, Source]:
+        """A paused session that several stories look into, one after the other."""
+        self.stopped = self.stopped or self.paused()
+        return self.stopped
 
     def paused(self, **fields: Any) -> tuple[Session, Source]:
         program = self.write(PROGRAM)
