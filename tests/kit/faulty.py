@@ -7,12 +7,12 @@ from pathlib import Path
 from tests.kit.relay import eventually
 
 MISTAKE = """
-from debug_relay.supervisor.operations.handlers import Handlers
+from debug_relay.supervisor.operations.relay_handlers import RelayHandlers
 
 async def broken(self, params, caller):
     raise KeyError("inner secret")
 
-Handlers._info = broken
+RelayHandlers._info = broken
 """
 IMPATIENT = """
 from debug_relay.supervisor.http import body
