@@ -47,6 +47,9 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .6rem;
   border-bottom: 1px solid var(--line); }
 th, td:first-child { white-space: nowrap; }
 [hidden] { display: none; }
+@media (max-width: 50rem) {
+  th, td, td:first-child { white-space: normal; overflow-wrap: anywhere; }
+}
 """
 
 _SCRIPT: Final = """

@@ -47,8 +47,9 @@ class Surroundings(Struct):
 
 def refusal(facts: Facts, around: Surroundings) -> RelayError | None:
     """The first reason not to attach; None if there is none."""
-    checks = (_ours, _debugged, _python, _permission, _traced, _stopped, _container, _version,
-              _machine, _readable, _descriptors, _file_size, _confined, _debugger)  # fmt: skip
+    checks = (_ours, _debugged, _python, _permission, _kernel, _traced, _stopped, _container,
+              _version, _machine, _readable, _descriptors, _file_size, _confined,
+              _debugger)  # fmt: skip
     return next((found for check in checks if (found := check(facts, around))), None)
 
 
@@ -63,7 +64,7 @@ def foreseen(facts: Facts) -> RelayError | None:
 
 def unseen(facts: Facts, around: Surroundings) -> RelayError | None:
     """Why the stacks of a process cannot be read, if the reason is in the process."""
-    return _python(facts, around) or _permission(facts, around)
+    return _python(facts, around) or _permission(facts, around) or _kernel(facts, around)
 
 
 def no_such_process(pid: int) -> RelayError:
@@ -160,6 +161,18 @@ def _permission(facts: Facts, around: Surroundings) -> RelayError | None:
         f"The kernel does not let {_user(os.geteuid())} trace process {facts.pid} of "
         f"{_user(facts.uid)}",
         _how_to_be_permitted(facts),
+    )
+
+
+def _kernel(facts: Facts, around: Surroundings) -> RelayError | None:
+    """A thread of the kernel looks like a process without a program. Root may open its memory."""
+    if facts.mapped or facts.executable or facts.command:
+        return None
+    return _refuse(
+        Code.ATTACH_NOT_PYTHON,
+        facts,
+        f"Process {facts.pid} has no program: it belongs to the kernel",
+        f"GET {API_PREFIX}/processes lists those that are Python.",
     )
 
 

@@ -198,6 +198,17 @@ def test_stacks_with_locals(relay: Client, start: Start, python: str) -> None:
     assert text.splitlines()[1:3] == ["  #0 naps at <string>:3", "     limit = [7]"]
 
 
+@pytest.mark.skipif(
+    not Path("/proc/2/stat").exists() or "kthreadd" not in Path("/proc/2/stat").read_text(),
+    reason="the kernel's processes cannot be seen here",
+)
+def test_a_process_of_the_kernel(relay: Client) -> None:
+    code = "ATTACH_NOT_PYTHON" if os.geteuid() == 0 else "ATTACH_NOT_PERMITTED"
+    assert not relay.get("/processes/2").ok()["attachable"]
+    relay.get("/processes/2/stacks").refused(code)
+    relay.post("/sessions", {"mode": "attach", "pid": 2}).refused(code)
+
+
 def test_what_is_no_python_has_no_stacks(relay: Client) -> None:
     with subprocess.Popen(["sleep", "100"]) as process:
         try:
