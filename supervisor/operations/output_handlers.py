@@ -116,7 +116,7 @@ class OutputHandlers:
                 await asyncio.sleep(0)
             elif not await session.wait_for_events(seen, left):
                 break
-            session.touch()
+            session.use.touch()
             seen, came_from, dropped = session.events_end, page.next_cursor, page.dropped
             page = self._event_page(session, came_from, params, types)
             page.dropped += dropped

@@ -127,7 +127,7 @@ async def _any_news(
     registry.listeners.add(wake)
     for session in followed:
         if touches:
-            session.attend()
+            session.use.attend()
         session.listeners.add(wake)
     try:
         async with asyncio.timeout_at(deadline):
@@ -139,7 +139,7 @@ async def _any_news(
         for session in followed:
             session.listeners.discard(wake)
             if touches:
-                session.leave()
+                session.use.leave()
     return True
 
 

@@ -57,7 +57,7 @@ class WorkerCalls:
         if is_retired and if_stop is None:  # only a worker can compare that
             left = await asyncio.to_thread(retired_answers.answer, session, operation.name, params)
             if left is not None:
-                session.touch()
+                session.use.touch()
                 if understood.format == "json" and getattr(params, "shape", "") == "columns":
                     assert isinstance(left, TraceRows)
                     turn_to_columns(left)

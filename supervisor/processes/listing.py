@@ -160,7 +160,7 @@ class Processes:
             now = time.monotonic()
             if now >= deadline:
                 break
-            asking.touch()
+            asking.use.touch()
             # A pass over many processes costs processor time, so we rest in proportion.
             await asyncio.sleep(max(_LOOK_AGAIN_SECONDS, _REST_FACTOR * (now - began)))
             asking.require_there()

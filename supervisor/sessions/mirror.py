@@ -32,20 +32,19 @@ from debug_relay.supervisor.output.pages import EventPages, OutputPages
 from debug_relay.supervisor.sessions import call_deadlines, held_lease
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks
 from debug_relay.supervisor.sessions.kept_pipes import KeptPipes
-from debug_relay.supervisor.sessions.restore import failed, how_its_worker_ended
-from debug_relay.supervisor.sessions.worker_link import Link, LinkLost, unanswered
+from debug_relay.supervisor.sessions.restore import failed, how_its_worker_ended, without_worker
+from debug_relay.supervisor.sessions.session_use import SessionUse
+from debug_relay.supervisor.sessions.worker_connection import (
+    HEARTBEAT_SECONDS,
+    KNOWN_SILENT_SECONDS,
+    WorkerConnection,
+)
+from debug_relay.supervisor.sessions.worker_link import LinkLost, unanswered
 from debug_relay.supervisor.workers.child_process import Child
 
 _R = TypeVar("_R")
 _log: Final = Log(__name__)
-_HEARTBEAT_SECONDS: Final = 2.0  # The longest pause between two looks at a worker.
-# A worker answers a heartbeat within this time, or the heartbeat counts as missed.
-_SILENT_SECONDS: Final = 5.0
-_SILENT_BEATS: Final = 3  # Missed heartbeats in a row after which all waiting requests fail.
-# A request waits this long for a worker that is known not to answer.
-_KNOWN_SILENT_SECONDS: Final = 2.0
 _FRESH_SECONDS: Final = 0.1  # A worker has this long to send its state for a caller that reads it.
-_TOUCH_SECONDS: Final = 0.5  # The worker learns at most this often that its session is in use.
 _ENDING_SECONDS: Final = 1.0  # A worker whose connection is lost has this long to be seen as ended.
 _WARNING_SHARE: Final = 0.5  # The share of the idle timeout that is left when callers are warned.
 
@@ -66,13 +65,12 @@ class Session:
     def __init__(self, id: str, folder: Path, owner: Owner) -> None:
         self.id = id
         self.folder = folder
-        self.child: Child | None = None
+        self.worker = WorkerConnection(id, folder / "worker.sock", self._news, self._worker_ended)
         self.output = OutputPages(folder / "output.ring")
         self.events = EventPages(folder / "events.ring", folder / "outputs.ring")
         self.events_end = 0
         self.deleting = False
         self.left_by_relay = False  # the relay stops; the next one may adopt the session
-        self.unresponsive = False
         self.has_retired = False  # the worker ended because the session had
         self.blueprint: Blueprint | None = None  # of a worker that has retired
         self.lease: HeldLease | None = None  # of a retired worker; a living one has it itself
@@ -80,20 +78,23 @@ class Session:
         self.kept_pipes = KeptPipes()
         self._last_request = time.monotonic()
         self._owner = owner
-        self._link: Link | None = None
         self._mirror: SessionState | None = None
         self._mirrored = time.monotonic()
         self._waiters: set[asyncio.Future[None]] = set()
         self.listeners: set[Callable[[], None]] = set()  # called when there is more to read
         self.closed = False  # deleted, or left to the next relay
-        self._touched = time.monotonic()
-        self._last_touch_sent = 0.0
-        self._attending = 0
-        self._touching: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._opening = asyncio.Lock()
+        self.use = SessionUse(id, self._report_use, self._touch_within)
 
     # -- the mirror
+
+    @property
+    def child(self) -> Child | None:
+        """The worker's process, while it lives."""
+        return self.worker.child
+
+    @property
+    def unresponsive(self) -> bool:
+        return self.worker.unresponsive
 
     @property
     def state(self) -> SessionState:
@@ -121,7 +122,7 @@ class Session:
         if idle:
             # The worker counts a joined IDE as use, as it counts calls.
             joined = shown.debugger is not None and shown.debugger.clients
-            left = idle if joined else idle - (time.monotonic() - self._touched)
+            left = idle if joined else idle - self.use.idle_for()
             shown.expires_at = timestamp_of(time.time() + left)
             if left < idle * _WARNING_SHARE:
                 shown.warning = f"Session will expire in {max(left, 0):.0f} seconds"
@@ -133,7 +134,7 @@ class Session:
         The worker reports a resume with the next change, or 10 ms later: most steps have stopped
         again by then. Only a caller that reads the state in between waits for the worker's answer.
         """
-        link, shown = self._link, self.state
+        link, shown = self.worker.link, self.state
         is_settled = shown.status is not State.PAUSED or not self.has_requests
         if link is None or self.unresponsive or is_settled:
             return
@@ -148,7 +149,7 @@ class Session:
 
     @property
     def has_requests(self) -> bool:
-        return self._link is not None and self._link.has_requests
+        return self.worker.link is not None and self.worker.link.has_requests
 
     def unused_for(self) -> float:
         """Seconds since the last request to the worker, or the last change of its state."""
@@ -159,11 +160,6 @@ class Session:
         self.blueprint = answer.blueprint
         self.runtime_seconds = answer.runtime_seconds
         self.has_retired = True
-
-    def note_end(self) -> None:
-        """Notices a worker that has ended, before the next heartbeat would."""
-        if self.child is not None and self.child.ended:
-            self._lost()
 
     def take_record(self, record: SessionState, events_end: int = 0) -> None:
         """Sets the last known state of a session whose worker has ended."""
@@ -186,8 +182,8 @@ class Session:
     def begin_deletion(self) -> None:
         """Refuses requests from now on. Waiting ones fail now, not at the worker's end."""
         self.deleting = True
-        if self._link is not None and not self.unresponsive:
-            self._link.cancel_all()
+        if self.worker.link is not None and not self.unresponsive:
+            self.worker.link.cancel_all()
         self._notify_waiters()
 
     def end_streams(self) -> None:
@@ -216,7 +212,7 @@ class Session:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        self.attend()
+        self.use.attend()
         try:
             while self.events_end <= seq:
                 is_over = self.deleting or (self.child is None and not self.sleeps)
@@ -232,25 +228,11 @@ class Session:
                     self._waiters.discard(waiter)
             return True
         finally:
-            self.leave()
+            self.use.leave()
 
-    def attend(self) -> None:
-        """An open long-poll or stream is use of the session. One task touches it for all of them,
-        until as many have left."""
-        self._attending += 1
-        if self._touching is None:
-            self._touching = asyncio.create_task(self._keep_touching(), name=f"touch {self.id}")
-
-    def leave(self) -> None:
-        self._attending -= 1
-        if not self._attending and self._touching is not None:
-            self._touching.cancel()
-            self._touching = None
-
-    async def _keep_touching(self) -> None:
-        while True:
-            self.touch()
-            await asyncio.sleep(self._touch_within())
+    def _report_use(self) -> None:
+        if self.worker.link is not None:
+            self.worker.link.touch()
 
     def _touch_within(self) -> float:
         """The pause between two touches for a waiting caller: short enough that the session comes
@@ -258,78 +240,12 @@ class Session:
         """
         config = self.state.config
         bounds = config.timeout_minutes * 60, config.pause_budget
-        return min([_HEARTBEAT_SECONDS, *(bound / 4 for bound in bounds if bound)])
+        return min([HEARTBEAT_SECONDS, *(bound / 4 for bound in bounds if bound)])
 
     # -- the worker
 
-    async def connect(self, child: Child, timeout: float) -> None:
-        """Connects to the worker and learns its state; raises OSError, LinkLost or TimeoutError.
-
-        From now on the worker is watched, also if it could not be reached: it may be stopped.
-        """
-        self.child = child
-        self._watching = asyncio.create_task(self._watch(child), name=f"watch {self.id}")
-        await self._open_link(child, timeout)
-
-    async def _open_link(self, child: Child, timeout: float) -> None:
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(timeout), self._opening:
-            if self._link is not None and not self._link.lost:
-                return  # both the heartbeat and a request may have found no link
-            _, link = await loop.create_unix_connection(
-                lambda: Link(self._news, self._link_lost, child.pid),
-                str(self.folder / "worker.sock"),
-            )
-            try:
-                hello = await link.hello
-                if hello.session_id != self.id:
-                    raise LinkLost(f"the worker has the session {hello.session_id}")
-                self._link = link
-                await link.ping(timeout)
-            except BaseException:
-                link.close()
-                raise
-
-    async def _watch(self, child: Child) -> None:
-        """Sends heartbeats, because a worker that is stopped looks alive in every other way."""
-        heard, beats = time.monotonic(), 0
-        while not await child.wait(_HEARTBEAT_SECONDS):
-            try:
-                if self._link is None or self._link.lost:
-                    await self._open_link(child, _SILENT_SECONDS)
-                else:
-                    await self._link.ping(_SILENT_SECONDS)
-                self._set_unresponsive(False)
-                heard, beats = time.monotonic(), 0
-            except (RelayError, TimeoutError):
-                self._set_unresponsive(True)
-                beats += 1
-                if self._link is not None:
-                    silent = time.monotonic() - heard
-                    self._link.fail_silent(silent, all=beats >= _SILENT_BEATS)
-            except (LinkLost, OSError):
-                continue  # the worker may be ending; its pidfd shows it
-        self._lost()
-
-    def _set_unresponsive(self, unresponsive: bool) -> None:
-        if self.unresponsive != unresponsive:
-            self.unresponsive = unresponsive
-            _log.warning("worker.responsive", session_id=self.id, responsive=not unresponsive)
-
-    def _link_lost(self) -> None:
-        if self.child is not None and self.child.ended:
-            self._lost()
-
-    def _lost(self) -> None:
-        """Called when the worker has ended. Its files can still be read."""
-        if self.child is None:
-            return
-        exit_status = self.child.exit_status
-        self.child.close()
-        self.child = None
-        self.unresponsive = False  # it has ended, so it is not silent
-        if self._link is not None:
-            self._link.close()
+    def _worker_ended(self, exit_status: int | None) -> None:
+        """Its files can still be read."""
         if self._mirror is not None:
             self.events_end = max(self.events_end, self.events.last_seq())
             after = state.step(self._mirror.status, Event.WORKER_LOST)
@@ -376,17 +292,6 @@ class Session:
         seq = self.events_end + 1
         if self.events.append_last(seq, "session", body):
             self.events_end = seq
-
-    def idle_for(self) -> float:
-        return time.monotonic() - self._touched
-
-    def touch(self) -> None:
-        """Restarts the idle timeout; we send this to the worker twice a second at most."""
-        now = time.monotonic()
-        self._touched = now
-        if self._link is not None and now - self._last_touch_sent >= _TOUCH_SECONDS:
-            self._last_touch_sent = now
-            self._link.touch()
 
     async def forward(
         self,
@@ -443,71 +348,33 @@ class Session:
         if self.child is None:
             self.require_there()
             raise self.crashed(head.operation)
-        self._touched = self._last_request = time.monotonic()
+        self.use.by_request()
+        self._last_request = time.monotonic()
         if self.unresponsive:
-            timeout = min(timeout, _KNOWN_SILENT_SECONDS)
+            timeout = min(timeout, KNOWN_SILENT_SECONDS)
         try:
-            link = await self._reached(self.child, head.operation)
+            link = await self.worker.reached(self.child, head.operation)
             frame = await link.request(head, payload, timeout, lasts)
         except (LinkLost, OSError):
             self.require_there()
             # The stream ends a moment before the process: we wait, so that state and refusal agree.
             if self.child is not None and not await self.child.wait(_ENDING_SECONDS):
                 raise unanswered(head.operation, _ENDING_SECONDS) from None
-            self._lost()
+            self.worker.lost()
             raise self.crashed(head.operation) from None
         assert isinstance(frame.head, ReplyHead)
         return frame.head, frame.payload
 
-    async def _reached(self, child: Child, operation: str) -> Link:
-        """The link; it is opened again if it was lost and the worker lives."""
-        if self._link is None or self._link.lost:
-            try:
-                await self._open_link(child, _KNOWN_SILENT_SECONDS)
-            except TimeoutError:
-                raise unanswered(operation, _KNOWN_SILENT_SECONDS) from None
-        assert self._link is not None
-        return self._link
-
     def crashed(self, operation: str) -> RelayError:
         """The refusal of `operation` after the worker's end."""
-        base = f"/api/v1/sessions/{self.id}"
-        if self._mirror is not None and self._mirror.status is State.TERMINATED:
-            return RelayError(
-                Code.INVALID_SESSION_STATE,
-                f"Cannot {operation}: the program ended a while ago, and its worker has retired",
-                f"GET {base}/output and GET {base} still answer. Create a new session to continue.",
-                session_id=self.id,
-                current_state=self._mirror.status.value,
-            )
-        shown = self._mirror
-        return RelayError(
-            Code.SESSION_CRASHED,
-            f"Cannot {operation}: "
-            + (how_its_worker_ended(shown) if shown else "The session's worker process is gone"),
-            f"GET {base}/output still answers. DELETE {base} and create a new session.",
-            session_id=self.id,
-            status=shown.status.value if shown else None,
-            worker_signal=shown.worker_signal if shown else None,
-            worker_exit_code=shown.worker_exit_code if shown else None,
-        )
-
-    async def disconnect(self) -> None:
-        """Closes the link and stops watching; the worker continues."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        if self._link is not None:
-            self._link.close()
-        if self.child is not None:
-            self.child.close()
+        return without_worker(operation, self.id, self._mirror)
 
     async def close(self) -> None:
         """Leaves the worker to the next supervisor."""
         self.deleting = True
         self.end_streams()
         self.kept_pipes.close()
-        await self.disconnect()
+        await self.worker.close()
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

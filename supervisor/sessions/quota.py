@@ -45,7 +45,7 @@ class Quota:
     def _require(counted: list[Session], starting: int, limit: int, whose: str) -> None:
         if len(counted) + starting < limit:
             return
-        idle = sorted(counted, key=lambda session: -session.idle_for())
+        idle = sorted(counted, key=lambda session: -session.use.idle_for())
         raise RelayError(
             Code.SESSION_LIMIT_REACHED,
             f"{len(counted) + starting} of {limit} sessions{whose} are open",
@@ -63,6 +63,6 @@ def _shown(session: Session) -> dict[str, Any]:
         "name": session.state.name,
         "status": session.state.status,
         "created_by": session.state.created_by,
-        "idle_seconds": round(session.idle_for(), 1),
+        "idle_seconds": round(session.use.idle_for(), 1),
         "free_with": f"DELETE {API_PREFIX}/sessions/{session.id}",
     }

@@ -113,7 +113,7 @@ class Registry:
     def used(self, id: str) -> Session:
         """The session; this call of it counts as use, so it does not expire."""
         session = self.get(id)
-        session.touch()
+        session.use.touch()
         return session
 
     def id_of(self, address: str) -> str:
@@ -196,7 +196,7 @@ class Registry:
         session = Session(params.session_id, Path(params.session_dir), self)
         try:
             child = await self._spawned(params)
-            await session.connect(child, _CONNECT_SECONDS)
+            await session.worker.connect(child, _CONNECT_SECONDS)
             self._require_open()
         except BaseException as error:
             if session.child is not None:
@@ -260,14 +260,14 @@ class Registry:
             params.first_seq = events_end + 1
             last_stop = await asyncio.to_thread(history.last_stop, session.folder / "stops.ring")
             params.stop_id = max(shown.stop_id, last_stop)
-            await session.connect(await self._spawned(params), _CONNECT_SECONDS)
+            await session.worker.connect(await self._spawned(params), _CONNECT_SECONDS)
             self._require_open()
             session.has_retired, session.blueprint, session.lease = False, None, None
         except BaseException as error:
             if session.child is not None:
                 session.child.kill()
-            await session.disconnect()
-            session.child = None
+            await session.worker.close()
+            session.worker.child = None
             session.take_record(shown, events_end)
             if isinstance(error, OSError | LinkLost):
                 raise _does_not_answer(error) from error
@@ -346,7 +346,7 @@ class Registry:
         """Adopts a worker; whether it lives. If it does not answer now, we connect once it does."""
         session = Session(folder.name, folder, self)
         try:
-            await session.connect(child, _ADOPT_SECONDS)
+            await session.worker.connect(child, _ADOPT_SECONDS)
         except (OSError, LinkLost, RelayError) as error:
             why = str(error) or type(error).__name__
             _log.warning("session.not_adopted", session_id=session.id, error=why)
@@ -354,7 +354,7 @@ class Registry:
                 await session.close()
                 return not child.ended
             session.take_record(record.state, record.events_end)
-            session.unresponsive = True
+            session.worker.unresponsive = True
         self.sessions[session.id] = session
         _log.info("session.adopted", session_id=session.id, pid=child.pid)
         return True

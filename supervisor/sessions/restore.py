@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from debug_relay.protocol import state
+from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.blueprint import SessionRecord
 from debug_relay.protocol.models.sessions import SessionState
 from debug_relay.protocol.state import State
@@ -80,6 +81,29 @@ def how_its_worker_ended(shown: SessionState) -> str:
     if shown.worker_exit_code is not None:
         return f"The session's worker process ended with exit code {shown.worker_exit_code}"
     return "The session's worker process has ended, and its exit status is unknown"
+
+
+def without_worker(operation: str, id: str, last: SessionState | None) -> RelayError:
+    """The refusal of an operation that only the session's worker could do."""
+    base = f"/api/v1/sessions/{id}"
+    if last is not None and last.status is State.TERMINATED:
+        return RelayError(
+            Code.INVALID_SESSION_STATE,
+            f"Cannot {operation}: the program ended a while ago, and its worker has retired",
+            f"GET {base}/output and GET {base} still answer. Create a new session to continue.",
+            session_id=id,
+            current_state=last.status.value,
+        )
+    return RelayError(
+        Code.SESSION_CRASHED,
+        f"Cannot {operation}: "
+        + (how_its_worker_ended(last) if last else "The session's worker process is gone"),
+        f"GET {base}/output still answers. DELETE {base} and create a new session.",
+        session_id=id,
+        status=last.status.value if last else None,
+        worker_signal=last.worker_signal if last else None,
+        worker_exit_code=last.worker_exit_code if last else None,
+    )
 
 
 def _name_of(number: int) -> str:

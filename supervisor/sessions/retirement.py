@@ -119,7 +119,7 @@ class Retirement:
         session.kept_pipes.read(pipes)
         session.lease = await asyncio.to_thread(held_lease.read, session.folder)
         if await child.wait(_END_SECONDS):
-            session.note_end()
+            session.worker.note_end()
         else:
             await _kill(session, child)
 
@@ -132,4 +132,4 @@ async def _ask(session: Session, *, pipes_taken: bool) -> Retired:
 async def _kill(session: Session, child: Child) -> None:
     child.kill()
     await child.wait(_END_SECONDS)
-    session.note_end()
+    session.worker.note_end()

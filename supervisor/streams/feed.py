@@ -100,7 +100,7 @@ class Feed:
     def join(self, reader: Reader) -> None:
         if not self._readers:
             self.session.listeners.add(self._heard)
-            self.session.attend()
+            self.session.use.attend()
         self._readers.add(reader)
 
     def leave(self, reader: Reader) -> None:
@@ -112,7 +112,7 @@ class Feed:
         if self._wake_timer is not None:
             self._wake_timer.cancel()
             self._wake_timer = None
-        self.session.leave()
+        self.session.use.leave()
 
     def encoded(self, key: Hashable, read: Callable[[], Encoded]) -> Encoded:
         """The batch of this key, read and encoded by the first stream that needs it."""

@@ -107,7 +107,7 @@ class _Tunnel:
     async def run(self) -> _End:
         session = self._session
         session.listeners.add(self._look_at_session)
-        session.attend()
+        session.use.attend()
         up = asyncio.create_task(self._up(), name=f"tunnel to {session.id}")
         down = asyncio.create_task(self._down(), name=f"tunnel from {session.id}")
         watch = asyncio.create_task(self._watch(), name=f"tunnel watch of {session.id}")
@@ -118,7 +118,7 @@ class _Tunnel:
                 task.cancel()
             await asyncio.gather(up, down, watch, return_exceptions=True)
             session.listeners.discard(self._look_at_session)
-            session.leave()
+            session.use.leave()
 
     async def _until_over(
         self,
