@@ -95,14 +95,14 @@ def test_the_hint_leads_to_a_question(relay: Client, source: Write) -> None:
         assert (asks["status"], asks["waiting_for_input"]) == ("running", True)
 
 
-def test_where_no_cursor_is_known_its_place_is_told(relay: Client, source: Write) -> None:
+def test_a_refusal_while_it_runs_names_the_call_that_waits(relay: Client, source: Write) -> None:
     program = source(SLOW)
     with relay.session() as session:
         running = session.launch(program, wait=0, args=["ask"])
         error = session.get("/stacktrace").refused("INVALID_SESSION_STATE", 409)
-        assert "events_cursor" in error["details"]["suggestion"]
+        assert "/snapshot?wait=" in error["details"]["suggestion"]
         error = session.post("/step-over", headers={"If-Stop": "7"}).refused("STOP_CHANGED", 409)
-        assert "events_cursor" in error["details"]["suggestion"]
+        assert "/snapshot?wait=" in error["details"]["suggestion"]
         query = {"types": "stopped", "timeout": 0.3, "cursor": running["events_cursor"]}
         assert session.get("/events", **query).ok()["events"] == []
 
