@@ -381,7 +381,7 @@ def _is_busy(server: DebugServer, row: looks.LookRow) -> bool:
 
 
 def _unreachable(error: RelayError, server: DebugServer) -> RelayError:
-    """An error for when not even the debugger's thread in the program runs."""
+    """An error for when the debugger's thread in the program does not get to answer."""
     if error.code is not Code.DEBUGPY_TIMEOUT:
         return error
     threads = []
@@ -392,8 +392,8 @@ def _unreachable(error: RelayError, server: DebugServer) -> RelayError:
         )
     return RelayError(
         Code.DEBUGPY_TIMEOUT,
-        f"Process {server.pid} lets no Python code run: one of its threads keeps the interpreter "
-        "(the GIL) in C, so not even the debugger's thread can read the others",
+        f"Process {server.pid} did not let the debugger's thread answer within {LOOK_SECONDS:g} s: "
+        "one of its threads keeps the interpreter (the GIL) in C, or very many threads are busy",
         f"GET {API_PREFIX}/processes/{server.pid}/stacks?locals=true reads the stacks from outside "
         "the process.",
         operation="threads",

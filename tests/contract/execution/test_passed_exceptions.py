@@ -7,9 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.kit.client import Client
-from tests.kit.source import Source
-
-pytestmark = pytest.mark.one_python
+from tests.kit.source import Source, version_of
 
 RAISES = """
     def inner(x):
@@ -29,6 +27,7 @@ RAISES = """
 """
 
 
+@pytest.mark.one_python
 def test_the_reply_of_the_step(relay: Client, source: Callable[..., Source], python: str) -> None:
     program = source(RAISES)
     with relay.session(python_path=python) as session:
@@ -52,6 +51,56 @@ def test_the_reply_of_the_step(relay: Client, source: Callable[..., Source], pyt
         assert "the step left its line by an exception: " in shown
 
 
+CLEANS_UP = """
+    import contextlib
+
+    def fails():
+        raise KeyError("k")  # @raise
+
+    def again():
+        try:
+            fails()
+        finally:
+            done = True  # @cleans
+
+    def suppressed():
+        with contextlib.suppress(KeyError):  # @with
+            fails()
+        return 1
+
+    suppressed()
+    try:
+        again()
+    except KeyError:  # @handler
+        print("end")
+"""
+
+
+def test_a_step_that_ends_in_a_clean_up(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """A `with` block has the exception before it handles it; `finally` raises it again."""
+    program = source(CLEANS_UP)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["raise"])
+        session.break_at(program, program["cleans"])
+        session.launch(program)
+        stepped = session.step("over")
+        if version_of(python) >= (3, 11):
+            assert stepped["current_location"]["line"] == program["with"]
+        while stepped["exception"]["type"] == "BaseException":  # up to 3.10: on its way
+            stepped = session.step("over")
+        assert stepped["exception"]["type"] == "KeyError"
+        session.resume()
+        assert session.resume()["current_location"]["line"] == program["cleans"]
+        for _ in range(3):
+            stepped = session.step("over")
+            if stepped["current_location"]["line"] == program["handler"]:
+                break
+        assert (stepped["exception"]["type"], stepped["exception"]["message"]) == ("KeyError", "k")
+
+
+@pytest.mark.one_python
 def test_a_function_that_was_never_found(relay: Client, source: Callable[..., Source]) -> None:
     program = source(
         """

@@ -12,6 +12,7 @@ import sys
 
 from debug_relay.worker.probe.startup.switch_interval import Undisturbed
 
+TOGETHER = 200  # Frames whose locals are read while no other thread runs.
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 _OPTIMIZED = 1  # a flag of a function's code
 _FRAME_3_11 = 24  # offset of the frame in its object
@@ -25,6 +26,29 @@ def values_of(frame):
         return None
     names = code.co_varnames + code.co_cellvars + code.co_freevars
     return _read(frame, tuple(dict.fromkeys(names)), code)
+
+
+def values_of_all(frames):
+    """The values of many frames at once; only where that is quicker than one after the other.
+
+    On 3.11 each time that no other thread may run has to be waited for, so that a busy thread makes
+    each wait 30 ms long.
+    """
+    if _read is not _undisturbed:
+        return []
+    found = []
+    for first in range(0, len(frames), TOGETHER):
+        some = [(frame, frame.f_code) for frame in frames[first : first + TOGETHER]]
+        with Undisturbed():
+            found += [_values(frame, code) for frame, code in some]
+    return found
+
+
+def _values(frame, code):
+    if not code.co_flags & _OPTIMIZED:
+        return None
+    names = code.co_varnames + code.co_cellvars + code.co_freevars
+    return _from_memory(frame, tuple(dict.fromkeys(names)), code)
 
 
 def _by_function(frame, names, code):

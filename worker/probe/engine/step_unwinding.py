@@ -11,6 +11,7 @@ import _thread
 import dis
 import sys
 
+from debug_relay.worker.probe.engine import with_blocks
 from debug_relay.worker.probe.engine.frames import MONITORED, visible
 from debug_relay.worker.probe.values.class_facts import name_of
 from debug_relay.worker.probe.values.rendering import View, clean
@@ -19,6 +20,7 @@ _ident = _thread.get_ident
 TOOLS = (4, 3)  # numbers that Python reserves for nobody
 NAME = "relay"
 STILL_PASSING = ["BaseException", "it is on its way to this frame; the next step tells which it is"]
+FRAMES = 1000  # Frames of a traceback in which the stepped frame is looked for.
 WORDS = 300  # Characters of the message of an exception that a step has passed.
 _OVER = {"CMD_STEP_RETURN": "CMD_STEP_OVER", "CMD_STEP_RETURN_MY_CODE": "CMD_STEP_OVER_MY_CODE"}
 
@@ -29,7 +31,9 @@ class StepUnwinding(object):
         self.steps = {}  # thread ident → pydevd's facts about the thread, while it steps
         self.raised = set()  # threads whose step's frame was left by an exception
         self.left = {}  # thread ident → the exception that has left that frame, in words
-        self.handled = {}  # thread ident → id of the exception that was handled when a step began
+        # thread ident → id of the exception that was handled when a step began, and of the stepped
+        # frame, if the exception has come through it
+        self.handled = {}
         self.passed = {}  # thread ident → the exception that its last step has passed, in words
         self.tool = None
 
@@ -59,7 +63,11 @@ class StepUnwinding(object):
             if before is not None:
                 if event == "exception" and arg:
                     error = arg[1]  # it passes this frame, where the step ends (up to 3.11)
-                is_new = error is not None and id(error) != before
+                elif event == "line" and left is None:
+                    error = about_to_be_handled(frame) or error
+                is_new = error is not None and (
+                    id(error) != before[0] or (before[1] and not is_on_stack(frame, before[1]))
+                )
                 if not is_new and left is None and event == "return" and self.is_left(frame):
                     left = STILL_PASSING
                 self.passed[ident] = in_words(error) if is_new else left
@@ -69,7 +77,9 @@ class StepUnwinding(object):
             finally:
                 self.passed.pop(ident, None)
             if thread.additional_info.pydev_step_cmd != -1:
-                self.handled[ident] = id(sys.exc_info()[1])
+                error = about_to_be_handled(frame) or sys.exc_info()[1]
+                self.handled[ident] = id(error), id(frame) if has_passed(error, frame) else None
+                error = None
 
         return do_wait_suspend
 
@@ -159,6 +169,31 @@ def taken(unwound):
             monitoring.set_events(tool, monitoring.events.PY_UNWIND)
             return tool
     return None
+
+
+def has_passed(error, frame):
+    """Whether the exception has come through the frame, or begins there."""
+    step = None if error is None else BaseException.__traceback__.__get__(error)
+    for _ in range(FRAMES):
+        if step is None or step.tb_frame is frame:
+            return step is not None
+        step = step.tb_next
+    return False
+
+
+def is_on_stack(frame, id_of_frame):
+    while frame is not None and id(frame) != id_of_frame:
+        frame = frame.f_back
+    return frame is not None
+
+
+def about_to_be_handled(frame):
+    """The exception that the frame's handler is about to get: from 3.11 on a `with` block stops
+    there, and only the frame's stack has the exception yet. None for any other frame.
+    """
+    if sys.version_info < (3, 11) or _name(frame, 0) != "PUSH_EXC_INFO":
+        return None
+    return with_blocks.pushed(frame)
 
 
 def is_pause(frame):

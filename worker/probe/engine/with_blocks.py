@@ -3,16 +3,16 @@
 The blocks come from the byte code. A name in it says which object was entered only until somebody
 assigns to that name. The interpreter keeps the object's `__exit__` on the frame's stack, which
 Python does not show, so we read it there. An address is compared and never followed as an object:
-the thread may run on meanwhile. The kernel does the reading, and refuses a bad address. The layouts
+the thread may run on meanwhile. The kernel does the reading, and refuses a bad address. We call it
+without giving the interpreter away: a busy thread would keep that for 5 ms each time. The layouts
 are tried on a frame of our own first.
 """
 
 import ctypes
 import dis
+import os
 import sys
 import types
-
-from debug_relay.worker.probe.values.ctypes_data import read_memory
 
 CODE_BYTES = 1 << 16  # Bytes of the longest function that is read.
 ARGUMENTS = 60  # Instructions between a method and its call: the arguments.
@@ -27,6 +27,8 @@ _BLOCK = 12  # bytes of a block up to 3.10: type, handler, level of the stack
 _BLOCKS = 20  # blocks of a frame up to 3.10; they lie before its locals
 _COUNT = 8  # bytes from the number of blocks to the first
 _TAGS = 7  # bits of a pointer that are no address, from 3.14 on
+_getpid = os.getpid
+_readv = getattr(ctypes.PyDLL(None), "process_vm_readv", lambda *ignored: -1)
 _METHODS = (id(types.MethodType), id(types.BuiltinMethodType))
 
 
@@ -152,12 +154,36 @@ def _from_memory(frame, place):
     return _word(last + _SELF) if _word(last + _TYPE) in _METHODS else 0
 
 
+def pushed(frame):
+    """The exception that the interpreter has put on the frame's stack, for the handler that begins
+    with the present instruction. Only for a frame of this thread, from 3.11 on.
+    """
+    if not _WORKS:
+        return None
+    for entry in dis._parse_exception_table(frame.f_code):
+        if entry.target == frame.f_lasti:
+            names = frame.f_code.co_varnames + frame.f_code.co_cellvars + frame.f_code.co_freevars
+            stack = _word(id(frame) + _FRAME) + _LOCALS + len(set(names)) * _POINTER
+            address = _word(stack + (entry.depth + bool(entry.lasti)) * _POINTER) & ~_TAGS
+            if _word(address + _TYPE) in {id(kind) for kind in _exceptions()}:
+                return ctypes.cast(address, ctypes.py_object).value
+    return None
+
+
+def _exceptions():
+    known, left = [], [BaseException]
+    while left:
+        known.append(left.pop())
+        left += type.__subclasses__(known[-1])
+    return known
+
+
 def _level(start, handler):
     """The level of the stack that the frame has noted beside this handler; 0 if it has none."""
     if sys.version_info >= (3, 10):
         handler //= 2  # it counts instructions
-    count = int.from_bytes(read_memory(start - _COUNT, 4), sys.byteorder)
-    noted = read_memory(start, _BLOCK * min(count, _BLOCKS))
+    count = int.from_bytes(_read(start - _COUNT, 4), sys.byteorder)
+    noted = _read(start, _BLOCK * min(count, _BLOCKS))
     for at in range(0, len(noted) - _BLOCK + 1, _BLOCK):
         if int.from_bytes(noted[at + 4 : at + 8], sys.byteorder) == handler:
             return int.from_bytes(noted[at + 8 : at + 12], sys.byteorder)
@@ -165,7 +191,19 @@ def _level(start, handler):
 
 
 def _word(address):
-    return int.from_bytes(read_memory(address, _POINTER), sys.byteorder)
+    return int.from_bytes(_read(address, _POINTER), sys.byteorder)
+
+
+class _Span(ctypes.Structure):
+    _fields_ = [("start", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+def _read(address, count):
+    """Bytes of this process's memory; none if it is not mapped."""
+    found = ctypes.create_string_buffer(count)
+    here, there = _Span(ctypes.addressof(found), count), _Span(address, count)
+    got = _readv(_getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+    return found.raw if got == count else b""
 
 
 class _Entered(object):

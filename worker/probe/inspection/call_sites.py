@@ -34,16 +34,33 @@ class Reached(object):
         self.text, self.value, self.method = text, value, method
 
 
+class Facts(object):
+    """The instructions, blocks and ways of one code, which are read once."""
+
+    def __init__(self, code):
+        self.code = code
+        self.steps, self.blocks = with_blocks.read(code)
+        self._ways = None
+
+    @property
+    def ways(self):
+        if self._ways is None:
+            self._ways = acquired_locks.ways_back(self.code, self.steps)
+        return self._ways
+
+
 class CallSites(object):
-    """The instructions of one frame's code. `level` has the frame and its locals, as `values`."""
+    """The instructions of one frame's code. `level` has the frame and its locals, as `values`;
+    `known` keeps the facts of each code.
+    """
 
     def __init__(self, level, known):
         self.frame, self.level = level.frame, level
         code = self.frame.f_code
         found = known.get(id(code))
         if found is None:
-            found = known[id(code)] = with_blocks.read(code)
-        self.steps, self.blocks = found
+            found = known[id(code)] = Facts(code)
+        self.facts, self.steps, self.blocks = found, found.steps, found.blocks
 
     def may_hold(self):
         """Whether the code has a `with` block or calls `acquire`."""
@@ -106,7 +123,7 @@ class CallSites(object):
         calls = self._calls() if at else []
         if not any(called.method == "acquire" for _, _, called in calls):
             return []
-        ways, found = acquired_locks.ways_back(self.frame.f_code, self.steps), {}
+        ways, found = self.facts.ways, {}
         for _, _, called in calls:
             if called.method == "acquire" and id(called.value) not in found:
                 effects = acquired_locks.effects_on(called, self.steps, calls)

@@ -123,7 +123,7 @@ def pointed(value):
         found = _until_zero(address, width)
         return [] if found is None else [found if width == 1 else _wide(found)]
     size = sys.modules["_ctypes"].sizeof(lookup(kind, "_type_"))
-    if len(read_memory(address, size)) < size:
+    if len(_read(address, size)) < size:
         return []
     return [lookup(kind, "contents").__get__(value)]
 
@@ -176,7 +176,7 @@ def _until_zero(address, width):
     found = b""
     while len(found) < _MOST * width:
         # Read only to the end of a page: the next one may not be mapped.
-        part = read_memory(address + len(found), 4096 - (address + len(found)) % 4096)
+        part = _read(address + len(found), 4096 - (address + len(found)) % 4096)
         if not part:
             return None
         found += part
@@ -186,7 +186,7 @@ def _until_zero(address, width):
     return found[: _MOST * width]
 
 
-def read_memory(address, count):
+def _read(address, count):
     """Bytes of this process's memory; fewer if some of it is not mapped."""
     try:
         memory = _open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)

@@ -49,6 +49,9 @@ def free_program(engine, probe, before, report, waiting=()):
     attempt = report.attempt
     attempt("notices", api.set_enable_thread_notifications, db, False)
     attempt("breakpoints", api.remove_all_breakpoints, db, "*")
+    if probe is not None:
+        # A thread that changes the value again and again would stop again and again.
+        attempt("watchpoints", probe.watchpoints.remove)
     attempt("functions", db.function_breakpoint_name_to_breakpoint.clear)
     attempt("exceptions", api.remove_all_exception_breakpoints, db)
     # A thread that is just inside pydevd's first event would begin to trace again.

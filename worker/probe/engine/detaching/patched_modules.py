@@ -31,6 +31,7 @@ class OriginalState(object):
     def __init__(self):
         self.breakpointhook = sys.__breakpointhook__
         self.trace_hook = None
+        self.start_new = getattr(_thread, "start_new", None)
         self.limit = None  # the program's recursion limit, while a higher one is set
         self.strange_threads = _strange_threads()
         self.tracers = {}  # thread → the program's own tracer
@@ -69,6 +70,8 @@ def _code_of(name):
 def restore(before, attempt):
     """Restore each part by `attempt(what, function, *arguments)`, which records errors."""
     attempt("start of threads", restore_threads)
+    if before.start_new is not None:
+        _thread.start_new = before.start_new  # pydevd keeps one original for both names
     attempt("list of threads", _restore_hiding, before)
     attempt("entries of threads", _restore_entries, before)
     attempt("breakpoint()", _restore_breakpointhook, before)
