@@ -66,7 +66,11 @@ class Admission:
 
     def _shows_own_token(self, request: Request) -> bool:
         """Whether the request's token is that of the session, which its worker has made."""
-        session = self._registry.sessions.get(request.path["session_id"])
+        try:
+            id = self._registry.id_of(request.path["session_id"])
+        except RelayError:
+            return False  # the error names sessions, and this caller may know of none
+        session = self._registry.sessions.get(id)
         debugger = session.state.debugger if session is not None else None
         return debugger is not None and self._guard.shows(request.authorization, debugger.token)
 

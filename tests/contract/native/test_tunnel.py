@@ -260,6 +260,14 @@ def test_how_a_tunnel_ends(own_relay: Callable[..., Relay], program: Path) -> No
             assert closing(ws)[0] == 1008
     session.called(**own).get("/status").refused("UNAUTHENTICATED", 401)
     session.called(**own).post("/terminate").refused("UNAUTHENTICATED", 401)
+    # The session's name is as good as its id, as long as no other has it.
+    name = session.get().ok()["name"]
+    named = Session(session.called(**own).client, name)
+    with connect(named, "/tunnel") as ws:
+        ws.send(packet("qSupported"))
+        until(ws, b"PacketSize")
+    with session.client.session(name=name):
+        assert closed_at_once(named) == 1008
     refused = session.get("/tunnel").refused("UPGRADE_REQUIRED", 426)
     assert "debug-relay tunnel" in refused["details"]["suggestion"]
     session.post("/terminate").ok()
