@@ -258,6 +258,8 @@ def _unknown(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, 1, 0.5)
     if near:
         return f"unknown field; did you mean {near[0]}?"
+    if not known:
+        return "unknown field; this call has none"
     return "unknown field; known are " + ", ".join(sorted(known)[:30])
 
 

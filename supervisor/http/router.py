@@ -103,7 +103,7 @@ class Router:
         found = meant(wanted, segments_of(sent))
         if found is not None:
             template, verb = self._prefix + found.template, str(OPERATIONS[found.operation].verb)
-            filled = _filled(template, sent.split("/")).replace("{frame_id}", "0")
+            filled = _filled(template, _alike(template, sent)).replace("{frame_id}", "0")
             advice = f"Probably meant: {verb} {filled}{found.body}"
         else:
             template, filled = self._closest(sent)
@@ -180,6 +180,17 @@ def _wrong_verb(method: str, path: str, leaves: dict[str, _Leaf]) -> RelayError:
         f"Use {next(iter(leaves))} {shown}; allowed: {', '.join(allow)}.",
         allow=allow,
     )
+
+
+def _alike(template: str, path: str) -> list[str]:
+    """The segments of a path as far as it follows the template, but for an s at their ends: what
+    comes after another word is no value of the template's.
+    """
+    given = path.split("/")
+    for at, (part, sent) in enumerate(zip(template.split("/"), given, strict=False)):
+        if not part.startswith("{") and part.rstrip("s") != sent.rstrip("s"):
+            return given[:at]
+    return given
 
 
 def _filled(template: str, given: list[str]) -> str:

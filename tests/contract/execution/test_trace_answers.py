@@ -117,8 +117,12 @@ def test_the_line_that_changed_it_is_the_one_that_is_named(
     program = source(RESET)
     answer = run(
         relay, program, python, step={"files": [str(program)]}, capture=["self.total"],
-        when="changed",
+        when="changed", until="self.total > 99",
     )  # fmt: skip
+    assert [warning.partition(" raised")[0][-7:] for warning in answer["warnings"]] == [
+        "f.total",
+        ": until",
+    ]
     lines = {program[name]: name for name in ("adds", "resets", "foreign")}
     told = [
         (row["was"]["self.total"], row["values"]["self.total"], lines[row["after"]["line"]])

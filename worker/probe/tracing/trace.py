@@ -427,7 +427,10 @@ class Trace(object):
         except (Interrupted, KeyboardInterrupt):
             raise
         except BaseException as error:
-            self.complain(frame, "%s raised %s" % (what, _words(error)))
+            # `until` is evaluated at each line, and most may not know its names.
+            if what != "until" or what not in self.failed:
+                self.failed.add(what)
+                self.complain(frame, "%s raised %s" % (what, _words(error)))
             return False
 
     def complain(self, frame, problem):
