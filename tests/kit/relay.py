@@ -197,11 +197,16 @@ def marked(session_id: str) -> list[psutil.Process]:
 
 
 def eventually(condition: Callable[[], object], timeout: float = 10.0, what: str = "") -> object:
-    """For facts of the kernel that give no event: look until it is so, within a bound."""
-    deadline = time.monotonic() + timeout
+    """For facts of the kernel that give no event: look until it is so, within a bound.
+
+    The longer it has taken, the longer the pause: a look may take as much processor time as what
+    is waited for.
+    """
+    began = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what or condition}"
-        time.sleep(0.01)
+        waited = time.monotonic() - began
+        assert waited < timeout, f"not within {timeout} s: {what or condition}"
+        time.sleep(min(max(0.01, waited / 10), 0.1))
