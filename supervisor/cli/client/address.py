@@ -129,7 +129,8 @@ def lease_key(data_dir: str | None) -> str | None:
 
 def _make_key(path: str) -> None:
     """Make the file whole: another command may read it at any moment."""
-    unfinished = f"{path}.{os.getpid()}"
+    # A relay removes files of this name that a killed command has left.
+    unfinished = os.path.join(os.path.dirname(path), f".lease.key.{os.getpid()}.unfinished")
     with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(os.urandom(32).hex())
     try:
