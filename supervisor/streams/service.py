@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ from debug_relay.supervisor.streams.websocket import is_upgrade, refuse_socket, 
 
 MOST: Final = 1500  # Streams of a relay.
 MOST_OF_A_CALLER: Final = 256  # Streams of one uid and name.
+# The kernel would queue four megabytes for a client that reads slowly or not at all. It would be
+# behind by so much before anybody noticed, and get its last message after them.
+_SEND_BUFFER_BYTES: Final = 128 * 1024
 
 _BY_HTTP: Final = (
     f"Connect with a WebSocket client; {call_of('stream-output')} and {call_of('stream-events')} "
@@ -94,6 +98,7 @@ class Streams:
     async def _follow(
         self, http: web.BaseRequest, request: Request, opened: Opened, session: Session
     ) -> web.StreamResponse:
+        _bound_send_buffer(http)
         feed = self._feeds.get(session) or Feed(session)
         cursor, read = _reader(feed, session, opened)
         self._feeds[session] = feed
@@ -116,6 +121,7 @@ class Streams:
     ) -> web.StreamResponse:
         """Serve a socket of commands for any session: say who its caller is, and send results."""
         assert isinstance(opened.params, OpenCommands)
+        _bound_send_buffer(http)
         # A page cannot send the header X-Human-Front.
         request.front = opened.params.front or request.front
         caller = self._dispatch.admit(request)
@@ -164,6 +170,12 @@ class Streams:
                 f"Close other streams, or poll with {call_of('events')}.",
                 open=of_caller,
             )
+
+
+def _bound_send_buffer(http: web.BaseRequest) -> None:
+    if http.transport is not None:
+        wire: socket.socket = http.transport.get_extra_info("socket")
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
 
 
 def _reader(feed: Feed, session: Session, opened: Opened) -> tuple[str | None, _Read]:

@@ -7,6 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 
@@ -115,6 +116,13 @@ def test_a_worker_retires_under_its_streams(
             assert all_of(logs)[1:] == all_of(later)[1:] == (1000, f"{session.id} is deleted")
 
 
+def queued(port: int) -> int:
+    """Bytes in the kernel that the client of this port has not taken."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    [row] = [row for row in rows if int(row[2].rpartition(":")[2], 16) == port]
+    return int(row[4].partition(":")[0], 16)
+
+
 def test_who_does_not_read_costs_nothing(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
@@ -135,6 +143,7 @@ def test_who_does_not_read_costs_nothing(
         grown = process.memory_info().rss - before
         print(f"6 MB in {took:.1f} s beside a client that reads nothing, {grown >> 10} KB more")
         assert grown < 8 << 20
+        assert 0 < queued(small.getsockname()[1]) < 1 << 20
         session.get("/status").ok()
         lines, entries, dropped = [], 0, 0
         for _ in itertools.count():
