@@ -22,7 +22,9 @@ from debug_relay.protocol.models import (
     relay,
     run,
     sessions,
+    sources,
     stop_report,
+    threads,
 )
 from debug_relay.protocol.models.fields import Count, Deleted, Empty, Params, Result, SessionParams
 from debug_relay.protocol.operation_row import Deadline, Operation, Verb, path_variables
@@ -413,7 +415,7 @@ def _inspect(
 
 
 _INSPECTION_ROWS: Final = (
-    _inspect("threads", "GET", "/threads", inspection.Threads, inspection.ThreadList, states=LIVE),
+    _inspect("threads", "GET", "/threads", threads.Threads, threads.ThreadList, states=LIVE),
     _inspect(
         "stacktrace", "GET", "/stacktrace", inspection.Stacktrace, inspection.Stack,
         aliases=(_S + "/threads/{thread_id}/stacktrace",), states=LIVE,
@@ -470,11 +472,11 @@ _INSPECTION_ROWS: Final = (
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
     _inspect(
-        "modules", "GET", "/modules", inspection.Modules, inspection.ModuleList, states=LIVE,
+        "modules", "GET", "/modules", sources.Modules, sources.ModuleList, states=LIVE,
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
     _inspect(
-        "source", "GET", "/source", inspection.GetSource, inspection.SourceText, states=ANY,
+        "source", "GET", "/source", sources.GetSource, sources.SourceText, states=ANY,
         scope="artifacts:read", errors=_DEBUGGER | _FRAME, python_only=False,
     ),
     _inspect(
@@ -487,7 +489,7 @@ _INSPECTION_ROWS: Final = (
         states=ANY, side="supervisor", python_only=False,
     ),
     _inspect(
-        "tasks", "GET", "/tasks", inspection.Tasks, inspection.TaskList, states=LIVE,
+        "tasks", "GET", "/tasks", threads.Tasks, threads.TaskList, states=LIVE,
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
 )  # fmt: skip

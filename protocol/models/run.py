@@ -23,9 +23,10 @@ from debug_relay.protocol.models.fields import (
     SourceCode,
     Venv,
 )
-from debug_relay.protocol.models.inspection import FoldedFrames, Task, Thread
+from debug_relay.protocol.models.inspection import FoldedFrames
 from debug_relay.protocol.models.limits import LimitChanges, PassedLimit
 from debug_relay.protocol.models.stop_report import Stop
+from debug_relay.protocol.models.threads import Task, Thread
 
 
 class Run(Params, kw_only=True):

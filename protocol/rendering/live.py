@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec import UNSET
 
-from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import relay
+from debug_relay.protocol.models import threads as t
 from debug_relay.protocol.rendering.library_frames import library_of
 from debug_relay.protocol.rendering.repeats import repeats_in
 from debug_relay.protocol.rendering.text import Line, plural, short
@@ -29,8 +29,8 @@ _HOLDERS: Final = 3  # Threads or tasks that could end a wait.
 _NAMED: Final = 5  # Others at that place that are named.
 
 
-def threads(result: i.ThreadList) -> Iterator[Line]:
-    groups: dict[object, list[i.Thread]] = {}
+def threads(result: t.ThreadList) -> Iterator[Line]:
+    groups: dict[object, list[t.Thread]] = {}
     for thread in result.threads:
         groups.setdefault(_doing(thread.waits_for, thread.frames), []).append(thread)
     for same in groups.values():
@@ -52,9 +52,9 @@ def threads(result: i.ThreadList) -> Iterator[Line]:
         yield f"note: {result.note}"
 
 
-def briefly(listed: list[i.Thread]) -> Iterator[Line]:
+def briefly(listed: list[t.Thread]) -> Iterator[Line]:
     """One line for each thread; of several that are at one place the first, and names of others."""
-    groups: dict[str, list[i.Thread]] = {}
+    groups: dict[str, list[t.Thread]] = {}
     for thread in listed:
         mark = "→" if thread.is_current else " "
         where = f" (child process {thread.pid})" if thread.is_child else ""
@@ -71,8 +71,8 @@ def briefly(listed: list[i.Thread]) -> Iterator[Line]:
             yield _others("thread", [f"{one.id} {short(one.name, 40)}" for one in same])
 
 
-def tasks(result: i.TaskList) -> Iterator[Line]:
-    groups: dict[object, list[i.Task]] = {}
+def tasks(result: t.TaskList) -> Iterator[Line]:
+    groups: dict[object, list[t.Task]] = {}
     for task in result.tasks:
         frames = [(frame.path, frame.line) for frame in task.frames]
         key = task.state, task.exception, _waiting(task.waits_for), repr(frames)
@@ -88,7 +88,7 @@ def tasks(result: i.TaskList) -> Iterator[Line]:
             yield f"{head}:{wait}" if wait else head
             yield from _body(
                 [
-                    i.LiveFrame(
+                    t.LiveFrame(
                         id=number,
                         name=frame.name,
                         path=frame.path,
@@ -123,13 +123,13 @@ def stacks(result: relay.Stacks) -> Iterator[Line]:
         state = ", has the interpreter" if first.owns_gil else ", runs" if first.active else ""
         yield f"thread {_name_of(first)}{state}:"
         own = [
-            i.LiveFrame(
+            t.LiveFrame(
                 id=number,
                 name=frame.name,
                 path=frame.filename,
                 line=frame.line,
                 locals=[
-                    i.LiveLocal(name=one.name, type="", value=one.value or "?")
+                    t.LiveLocal(name=one.name, type="", value=one.value or "?")
                     for one in frame.locals
                     if not one.name.startswith("@")
                 ],
@@ -179,19 +179,19 @@ def _called(frames: list[relay.StackFrame]) -> str:
     return f"in {last.name} of {last.filename.rpartition('/')[2]}:{last.line}{count}"
 
 
-def _doing(wait: object, frames: list[i.LiveFrame] | object) -> object:
+def _doing(wait: object, frames: list[t.LiveFrame] | object) -> object:
     """Equal for threads that are at the same place and wait for the same."""
     places = [(one.path, one.line) for one in frames] if isinstance(frames, list) else []
-    what = (wait.kind, wait.what, wait.held_by) if isinstance(wait, i.WaitsFor) else None
+    what = (wait.kind, wait.what, wait.held_by) if isinstance(wait, t.WaitsFor) else None
     return repr((places, what))
 
 
-def _place_of(frame: i.LiveFrame) -> tuple[str, int]:
+def _place_of(frame: t.LiveFrame) -> tuple[str, int]:
     return frame.path, frame.line
 
 
-def _waiting(wait: i.WaitsFor | None | object) -> str:
-    if not isinstance(wait, i.WaitsFor):
+def _waiting(wait: t.WaitsFor | None | object) -> str:
+    if not isinstance(wait, t.WaitsFor):
         return ""
     words = [f" waits for {wait.kind}"]
     if wait.what:
@@ -226,7 +226,7 @@ def _cut(value: str, longest: int) -> str:
     return short(value if len(value) <= longest else value[: longest - 1] + "…")
 
 
-def _body(frames: list[i.LiveFrame] | object) -> list[str]:
+def _body(frames: list[t.LiveFrame] | object) -> list[str]:
     """One line for each frame and one for its locals, as far as there is room; of a recursion the
     first time.
     """

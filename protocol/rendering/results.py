@@ -23,7 +23,9 @@ from debug_relay.protocol.models import (
     program,
     run,
     sessions,
+    sources,
     stop_report,
+    threads,
 )
 from debug_relay.protocol.models import relay as relay_models
 from debug_relay.protocol.rendering import breakpoints as breakpoint_text
@@ -200,14 +202,14 @@ def _watches(result: inspection.WatchList) -> Iterator[Line]:
         yield "no watches"
 
 
-def _threads(result: inspection.ThreadList) -> Iterator[Line]:
+def _threads(result: threads.ThreadList) -> Iterator[Line]:
     if any(thread.frames is not msgspec.UNSET for thread in result.threads):
         yield from live.threads(result)
         return
     yield from live.briefly(result.threads)
 
 
-def _source(result: inspection.SourceText) -> Iterator[Line]:
+def _source(result: sources.SourceText) -> Iterator[Line]:
     guess = ", decompiled: no source text; lines and names are a guess"
     yield f"{result.path}, lines {result.start} to {result.end} of {result.total_lines}" + (
         guess * result.decompiled
@@ -217,7 +219,7 @@ def _source(result: inspection.SourceText) -> Iterator[Line]:
     yield Code(tuple(f"{n:>{width}}  {short(text, 500)}" for n, text in numbered), "python")
 
 
-def _modules(page: inspection.ModuleList) -> Iterator[Line]:
+def _modules(page: sources.ModuleList) -> Iterator[Line]:
     for module in page.items:
         if module.is_user_code:
             yield f"{short(module.name, 200)} {module.path}"
@@ -227,7 +229,7 @@ def _modules(page: inspection.ModuleList) -> Iterator[Line]:
     yield from more(page)
 
 
-def _tasks(result: inspection.TaskList) -> Iterator[Line]:
+def _tasks(result: threads.TaskList) -> Iterator[Line]:
     if any(frame.locals is not msgspec.UNSET for task in result.tasks for frame in task.frames):
         yield from live.tasks(result)
         return
@@ -265,11 +267,11 @@ _RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     inspection.Evaluated: _evaluated,
     inspection.Watch: lambda watch: iter([stop.watch(watch)]),
     inspection.WatchList: _watches,
-    inspection.ThreadList: _threads,
+    threads.ThreadList: _threads,
     relay_models.Stacks: live.stacks,
-    inspection.SourceText: _source,
-    inspection.ModuleList: _modules,
-    inspection.TaskList: _tasks,
+    sources.SourceText: _source,
+    sources.ModuleList: _modules,
+    threads.TaskList: _tasks,
     inspection.CompletionList: _completions,
     inspection.VariableSet: _set,
     breakpoints.Breakpoint: lambda point: iter([breakpoint_text.breakpoint(point)]),

@@ -8,8 +8,9 @@ from msgspec import UNSET
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.models.execution import TraceRow, TraceRows
-from debug_relay.protocol.models.inspection import ExceptionReport, TaskList, ThreadList
+from debug_relay.protocol.models.inspection import ExceptionReport
 from debug_relay.protocol.models.run import RunException, RunFrame, RunReport, RunTrace
+from debug_relay.protocol.models.threads import TaskList, ThreadList
 from debug_relay.protocol.rendering import live, stop
 from debug_relay.protocol.rendering.library_frames import folded_traceback, without_traceback
 from debug_relay.protocol.rendering.text import Code, Line, short

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.models import execution, inspection, program
+from debug_relay.protocol.models import execution, inspection, program, threads
 from debug_relay.protocol.models.breakpoints import (
     Breakpoint,
     BreakpointList,
@@ -307,23 +307,23 @@ class _OneRun:
 
     async def _where(
         self,
-    ) -> tuple[inspection.ThreadList | None, list[inspection.Task] | None]:
+    ) -> tuple[threads.ThreadList | None, list[threads.Task] | None]:
         """Every thread's frames with their locals, and asyncio's pending tasks; None while C code
         holds the GIL.
         """
         tasks = None
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
-                threads = await self._ask(
+                listed = await self._ask(
                     "threads",
-                    inspection.Threads(session_id=self._id, locals=True),
-                    inspection.ThreadList,
+                    threads.Threads(session_id=self._id, locals=True),
+                    threads.ThreadList,
                 )
                 found = await self._ask(
-                    "tasks", inspection.Tasks(session_id=self._id, locals=True), inspection.TaskList
+                    "tasks", threads.Tasks(session_id=self._id, locals=True), threads.TaskList
                 )
                 tasks = [task for task in found.tasks if task.state == "pending"]
-                return threads, tasks
+                return listed, tasks
         except (RelayError, TimeoutError) as error:
             _log.info("run.not_seen", session_id=self._id, error=str(error))
             self._note = "its threads cannot be shown: C code keeps the interpreter (the GIL)"

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.inspection import Thread
+from debug_relay.protocol.models.threads import Thread
 from debug_relay.protocol.state import LIVE
 from debug_relay.worker.ide import arguments as a
 from debug_relay.worker.ide.joined_ide import JoinedIde

@@ -13,6 +13,7 @@ from typing import Final
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models import threads as t
 from debug_relay.protocol.models.fields import UNSET, Location
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.version import API_PREFIX
@@ -74,7 +75,7 @@ class LiveThreads:
 
         return await self._hub.each(self._probes.probed(), ask)
 
-    def as_list(self, pages: list[Page], shown: list[i.Thread]) -> i.ThreadList:
+    def as_list(self, pages: list[Page], shown: list[t.Thread]) -> t.ThreadList:
         """Add to each thread its frames with their locals, and what it waits for."""
         by_id = {thread.id: thread for thread in shown}
         circles = [
@@ -99,7 +100,7 @@ class LiveThreads:
         ]
         if room <= 0:
             notes.append(_cut(self._session_id))
-        return i.ThreadList(
+        return t.ThreadList(
             threads=shown,
             stopped_thread_id=self._stops.current.thread_id if self._stops.current else None,
             deadlocks=circles or UNSET,
@@ -108,10 +109,10 @@ class LiveThreads:
 
     def _add(
         self,
-        thread: i.Thread,
+        thread: t.Thread,
         server: DebugServer,
         row: looks.LookRow,
-        by_id: dict[int, i.Thread],
+        by_id: dict[int, t.Thread],
         room: int,
     ) -> int:
         """Fill in one thread; returns the characters that are left for others."""
@@ -129,7 +130,7 @@ class LiveThreads:
         return room
 
     def _named(
-        self, server: DebugServer, key: int | str | None, by_id: dict[int, i.Thread]
+        self, server: DebugServer, key: int | str | None, by_id: dict[int, t.Thread]
     ) -> tuple[int | None, str | None]:
         if not isinstance(key, int):
             return None, None
@@ -139,7 +140,7 @@ class LiveThreads:
 
     # -- tasks
 
-    async def tasks(self, server: DebugServer, params: i.Tasks) -> i.TaskList:
+    async def tasks(self, server: DebugServer, params: t.Tasks) -> t.TaskList:
         request = probe.Tasks(
             locals=LOCALS if params.locals else 0, width=VALUE, every=params.frames == "all"
         )
@@ -149,12 +150,12 @@ class LiveThreads:
             raise _unreachable(error, server) from None
         room, listed = CHARACTERS, []
         for row in page.rows:
-            task = i.Task(
+            task = t.Task(
                 name=row.name,
                 coroutine=row.coroutine,
                 state=row.state,
                 frames=[
-                    i.TaskFrame(name=name, path=path, line=line) for name, path, line in row.frames
+                    t.TaskFrame(name=name, path=path, line=line) for name, path, line in row.frames
                 ],
                 waiting_for=row.waiting_for,
                 current=row.current,
@@ -165,7 +166,7 @@ class LiveThreads:
                 for looked in row.looked:
                     frame, room = live_frame(looked, room)
                     task.frames.append(
-                        i.TaskFrame(
+                        t.TaskFrame(
                             name=frame.name,
                             path=frame.path,
                             line=frame.line,
@@ -176,7 +177,7 @@ class LiveThreads:
                 if row.wait is not None:
                     task.waits_for = waits_for(row.wait, lambda key: self._named(server, key, {}))
             listed.append(task)
-        return i.TaskList(
+        return t.TaskList(
             tasks=listed,
             total=page.total,
             deadlocks=page.circles or UNSET,
@@ -322,17 +323,17 @@ class LiveThreads:
         )
 
 
-def live_frame(frame: looks.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
+def live_frame(frame: looks.LiveFrame, room: int) -> tuple[t.LiveFrame, int]:
     """A frame with as many locals as there is room for; and the room that is left."""
-    shown: list[i.LiveLocal] = []
+    shown: list[t.LiveLocal] = []
     room -= _FRAME + len(frame.name) + len(frame.path)
     for row in frame.locals:
         room -= len(row.name) + len(row.value)
         if room <= 0:
             break
-        shown.append(i.LiveLocal(name=row.name, type=row.type or "", value=row.value))
+        shown.append(t.LiveLocal(name=row.name, type=row.type or "", value=row.value))
     return (
-        i.LiveFrame(
+        t.LiveFrame(
             id=frame.number,
             name=frame.name,
             path=frame.path,
@@ -346,7 +347,7 @@ def live_frame(frame: looks.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
 
 def waits_for(
     row: looks.WaitRow, named: Callable[[int | str | None], tuple[int | None, str | None]]
-) -> i.WaitsFor:
+) -> t.WaitsFor:
     holders = []
     for one in row.by:
         thread_id, name = named(one.key)
@@ -355,7 +356,7 @@ def waits_for(
             function, path, line = one.place
             place = Location(path=path, line=line, column=1, function=function)
         holders.append(
-            i.Holder(
+            t.Holder(
                 how=one.how,
                 thread_id=thread_id,
                 task=one.key if isinstance(one.key, str) else None,
@@ -363,7 +364,7 @@ def waits_for(
                 location=place,
             )
         )
-    return i.WaitsFor(
+    return t.WaitsFor(
         kind=row.kind, what=row.text, doing=row.doing, value=row.value, held_by=holders
     )
 

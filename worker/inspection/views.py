@@ -7,6 +7,7 @@ import os
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models import threads as t
 from debug_relay.protocol.models.fields import UNSET
 from debug_relay.protocol.models.stop_report import ReturnValue
 from debug_relay.protocol.state import State
@@ -68,9 +69,9 @@ class Views:
             )
         return known[0]
 
-    def thread(self, known: KnownThread, now: ThreadPosition | None) -> i.Thread:
+    def thread(self, known: KnownThread, now: ThreadPosition | None) -> t.Thread:
         paused = known.id in self._stops.threads and (now is None or now.will_stop)
-        return i.Thread(
+        return t.Thread(
             id=known.id,
             name=known.name,
             status="paused" if paused else "running",

@@ -19,6 +19,7 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import output_events as o
 from debug_relay.protocol.models import program as p
 from debug_relay.protocol.models import sessions as s
+from debug_relay.protocol.models import threads as t
 from debug_relay.protocol.models.fields import SessionParams, SnapshotBounds
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.rendering.library_frames import folded
@@ -206,7 +207,7 @@ async def exception(call: Call, params: i.GetException) -> Struct:
     return await session.exception_reports.report(thread_id, call.is_safe)
 
 
-async def threads(call: Call, params: i.Threads) -> Struct:
+async def threads(call: Call, params: t.Threads) -> Struct:
     session = call.session
     session.access.require("threads")
     current = session.stops.current.thread_id if session.stops.current else None
@@ -218,7 +219,7 @@ async def threads(call: Call, params: i.Threads) -> Struct:
         return session.views.live.as_list(pages, shown)
     listed = await session.hub.refresh_threads()
     known = await thread_positions.of_threads(session.probes)
-    return i.ThreadList(
+    return t.ThreadList(
         threads=[session.views.thread(thread, known.get(thread.id)) for thread in listed],
         stopped_thread_id=current,
     )

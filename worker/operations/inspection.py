@@ -10,6 +10,8 @@ from msgspec import Struct
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models import sources
+from debug_relay.protocol.models import threads as t
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_answers as answers
@@ -132,16 +134,16 @@ async def completions(call: Call, params: i.Completions) -> Struct:
     )
 
 
-async def modules(call: Call, params: i.Modules) -> Struct:
+async def modules(call: Call, params: sources.Modules) -> Struct:
     session = call.session
     session.access.require("modules")
     server = _process(session, params.thread_id)
     timeout = session.settings.request_timeout
     found = await server.engine.modules(params.offset, params.limit, timeout)
     rows, total = found.rows, found.total
-    return i.ModuleList(
+    return sources.ModuleList(
         items=[
-            i.Module(
+            sources.Module(
                 name=name,
                 path=path,
                 is_user_code=path is not None and not any(part in path for part in _LIBRARY),
@@ -164,7 +166,7 @@ def _process(session: Session, thread_id: int | None) -> DebugServer:
     return session.hub.thread(thread_id).server
 
 
-async def tasks(call: Call, params: i.Tasks) -> Struct:
+async def tasks(call: Call, params: t.Tasks) -> Struct:
     session = call.session
     session.access.require("tasks")
     server = _process(session, params.thread_id)
@@ -176,7 +178,7 @@ async def tasks(call: Call, params: i.Tasks) -> Struct:
     return await session.views.live.tasks(server, params)
 
 
-async def source(call: Call, params: i.GetSource) -> Struct:
+async def source(call: Call, params: sources.GetSource) -> Struct:
     session = call.session
     if params.path is not None:
         path, decompiled = await _readable(session, params.path), False
@@ -194,7 +196,7 @@ async def source(call: Call, params: i.GetSource) -> Struct:
             f"Send a start from 1 to {max(end, 1)}, and an end that is not before it.",
             errors=[{"field": "start", "message": f"above {max(end, 1)}", "value": start}],
         )
-    return i.SourceText(
+    return sources.SourceText(
         path=path,
         start=start,
         end=end,
@@ -205,7 +207,7 @@ async def source(call: Call, params: i.GetSource) -> Struct:
     )
 
 
-async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[str], bool]:
+async def _of_frame(session: Session, params: sources.GetSource) -> tuple[str, list[str], bool]:
     """The path and the lines of a frame's code, from its file or from memory; the third value says
     whether the lines are decompiled.
     """

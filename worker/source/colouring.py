@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from debug_relay.protocol.models.inspection import SourceToken, TokenKind
+from debug_relay.protocol.models.sources import SourceToken, TokenKind
 
 # The tokenizer starts at the file's first line. What is above this many characters has no tokens.
 MOST_CHARACTERS: Final = 256 * 1024
