@@ -279,7 +279,9 @@ async def _down(ws: aiohttp.ClientWebSocketResponse, writer: _Writer) -> str:
         elif message.type is not aiohttp.WSMsgType.TEXT:
             break
     code = ws.close_code
-    return "" if code == _NORMAL_CLOSURE else f"{message.extra or ''} (code {code})".strip()
+    if code == _NORMAL_CLOSURE:
+        return ""
+    return f"{message.extra or 'the connection to the relay broke'} (code {code})"
 
 
 def _complain(why: str) -> str:

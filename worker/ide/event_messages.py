@@ -49,7 +49,9 @@ def present(ide: JoinedIde) -> None:
     if tail:
         ide.send_event("output", {"category": "console", "output": f"Earlier output:\n{tail}\n"})
     if current is not None:
-        tell_stop(ide, current, current.reason, f"Paused on {current.reason}", None)
+        caller = session.callers.of("stopped", {"reason": current.reason})
+        description = _by(ide, f"Paused on {current.reason}", caller)
+        tell_stop(ide, current, current.reason, description, None)
     elif session.lifecycle.state.value in ("terminated", "failed"):
         ide.say("Its program has ended.")
         ide.send_event("terminated")
@@ -87,13 +89,16 @@ def tell_stop(ide: JoinedIde, stop: Stop, reason: str, description: str, text: s
     ide.send_event("stopped", body)
 
 
+def _by(ide: JoinedIde, description: str, caller: str | None) -> str:
+    """The description of a stop, with the caller that has caused it if that is another one."""
+    return description if caller in (None, ide.name) else f"{description}, by {caller}"
+
+
 def _stopped(ide: JoinedIde, body: Mapping[str, Any]) -> None:
     stop = ide.session.stops.threads.of(body["thread_id"])
     if stop is None:
         return
-    description, caller = body["description"], body.get("caller")
-    if caller is not None and caller != ide.name:
-        description = f"{description}, by {caller}"
+    description = _by(ide, body["description"], body.get("caller"))
     tell_stop(ide, stop, body["reason"], description, body["text"])
 
 

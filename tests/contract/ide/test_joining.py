@@ -121,6 +121,9 @@ def test_an_ide_joins_at_a_stop(relay: Client, source: Callable[..., Source]) ->
         stop, line = ide.stopped(after=before)
         assert line == program["last"]
         assert stop["description"].endswith("by ann")
+        with Ide(session) as late:
+            late.join()
+            assert late.event("stopped")["description"] == "Paused on step, by ann"
         heard = [m["event"] for m in ide.messages[before:] if m["type"] == "event"]
         assert heard.index("continued") < heard.index("stopped")
         refused = ide.refused("next", threadId=thread)

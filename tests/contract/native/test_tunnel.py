@@ -303,7 +303,9 @@ def test_through_the_end_of_a_relay(own_relay: Callable[..., Relay], program: Pa
         with end.connected():
             assert end.process.wait(WITHIN) == 1
         assert end.process.stderr is not None
-        assert "SESSION_NOT_FOUND" in end.process.stderr.read()
+        told = end.process.stderr.read()
+        assert "the connection to the relay broke" in told
+        assert "SESSION_NOT_FOUND" in told
 
 
 def test_how_the_command_refuses(relay: Client) -> None:
