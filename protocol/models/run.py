@@ -15,6 +15,7 @@ from debug_relay.protocol.models.fields import (
     EnvFile,
     Json,
     Module,
+    Name,
     Params,
     Path,
     PythonPath,
@@ -32,6 +33,9 @@ from debug_relay.protocol.models.threads import Task, Thread
 class Run(Params, kw_only=True):
     """Launch a program, trace it, run it to its end and report, in one call."""
 
+    name: Annotated[
+        Name, Meta(description="What the session is called while the program runs.")
+    ] = "run"
     script: Script | None = None
     module: Module | None = None
     code: SourceCode | None = None

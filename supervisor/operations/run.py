@@ -77,7 +77,7 @@ class Runs:
                 await self._end(session)
 
     async def _created(self, params: Run, caller: Caller) -> Session:
-        asked = CreateSession(name="run", project_root=params.project_root)
+        asked = CreateSession(name=params.name, project_root=params.project_root)
         creating = asyncio.ensure_future(self._registry.create(asked, caller))
         try:
             return await asyncio.shield(creating)

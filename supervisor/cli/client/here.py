@@ -104,7 +104,7 @@ class Here:
         with self.progress(waiting or name):
             return self.relay.call(name, form=form, **fields)
 
-    def progress(self, words: str) -> AbstractContextManager[None]:
+    def progress(self, words: str) -> AbstractContextManager[Callable[[], None]]:
         return terminal.progress(words)
 
     def show(self, reply: Reply) -> None:

@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -142,10 +142,13 @@ def _columns() -> int:
 
 
 @contextmanager
-def progress(words: str) -> Iterator[None]:
-    """Shows on a terminal that the command waits, and for how long, from the first second on."""
+def progress(words: str) -> Iterator[Callable[[], None]]:
+    """Shows on a terminal that the command waits, and for how long, from the first second on.
+
+    It yields a function that ends it early, for a command that has something better to show.
+    """
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield
+        yield lambda: None
         return
     over = threading.Event()
     began = time.monotonic()
@@ -163,8 +166,12 @@ def progress(words: str) -> Iterator[None]:
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()
-    try:
-        yield
-    finally:
+
+    def end() -> None:
         over.set()
         thread.join()
+
+    try:
+        yield end
+    finally:
+        end()

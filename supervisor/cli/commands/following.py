@@ -271,14 +271,19 @@ class _Output:
         if self._here.as_json:
             sys.stdout.write(json.dumps(entry, ensure_ascii=False) + "\n")
             return
-        text = entry.get("output", "")
-        data = base64.b64decode(text) if entry.get("encoding") else text.encode("utf-8", "replace")
+        data = output_bytes(entry)
         stream = sys.stderr if entry["category"] == "stderr" else sys.stdout
         stream.flush()
         if self._with_time:
             data = f"{entry['timestamp']} ".encode() + data
         stream.buffer.write(data)
         stream.buffer.flush()
+
+
+def output_bytes(entry: dict[str, Any]) -> bytes:
+    """The bytes that the program has written."""
+    text = entry.get("output", "")
+    return base64.b64decode(text) if entry.get("encoding") else text.encode("utf-8", "replace")
 
 
 COMMANDS = {

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from argparse import Namespace
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from debug_relay.supervisor.cli.client import terminal
+from debug_relay.supervisor.cli.client.address import NoRelay
+from debug_relay.supervisor.cli.client.calls import Refused
 from debug_relay.supervisor.cli.client.here import Here
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields
 from debug_relay.supervisor.cli.commands import places, python_program
+from debug_relay.supervisor.cli.commands.following import output_bytes
 from debug_relay.supervisor.cli.commands.programs import (
     WORDS_HERE,
     add_program,
@@ -25,6 +31,9 @@ _TEST_RUNNERS = ("pytest", "py.test", "unittest")
 # A shell waits for ever and shows everything; the relay has bounds.
 _SECONDS = 300.0  # The longest run that the relay allows.
 _OUTPUT_BYTES = 10_000_000  # The most output that the relay reports.
+_OUTPUT_EACH_SECONDS = 0.3  # What a run prints is shown no later.
+_ENTRIES = 1000  # Entries of output of one call.
+_LEAVE_SECONDS = 5.0  # The thread that follows the output ends within this time.
 _DEFINED = ("module", "function", "type", "builtin_function_or_method")
 _MOST_LOCALS = 12  # Local variables of one frame of a crash.
 _VALUE_CHARACTERS = 100  # One value in a crash report on a terminal.
@@ -89,17 +98,80 @@ def _run(here: Here, given: Namespace) -> int:
         "trace": {"at": [_trace_at(text, given) for text in given.trace]} if given.trace else None,
         **program,
     }
-    with here.progress("running"):
-        reply = here.relay.call("run", **fields)
-    report = reply.data
     if here.as_json:
+        with here.progress("running"):
+            reply = here.relay.call("run", **fields)
         here.show(reply)
+        report = reply.data
     else:
-        sys.stdout.write(report.get("output", ""))
-        sys.stdout.flush()
+        fields["name"] = f"run-{os.urandom(4).hex()}"
+        relay = here.relay
+        report = _Live(Here(given), fields["name"]).shown_while(
+            lambda: relay.call("run", **fields).data
+        )
         _explain(report)
     ended_well = report.get("exit_code") == 0 and not report.get("session_id")
     return OK if ended_well else FAILED
+
+
+class _Live:
+    """The output of a run, written as it comes: a shell would not wait for the end either."""
+
+    def __init__(self, here: Here, name: str) -> None:
+        self._here = here
+        self._name = name
+        self._cursor: str | None = None
+        self._written = bytearray()
+        self._over = threading.Event()
+        self._end_progress: Callable[[], None] = lambda: None
+
+    def shown_while(self, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Writes the output of the run; returns its report."""
+        with self._here.progress("running") as self._end_progress:
+            follower = threading.Thread(target=self._follow, daemon=True)
+            follower.start()
+            try:
+                report = run()
+            finally:
+                self._over.set()
+                follower.join(_LEAVE_SECONDS)
+        self._write(self._missing(report))
+        return report
+
+    def _follow(self) -> None:
+        with suppress(NoRelay, Refused, OSError):  # the report has all of it
+            while not self._over.wait(_OUTPUT_EACH_SECONDS):
+                while self._write_more() and not self._over.is_set():
+                    pass
+
+    def _write_more(self) -> bool:
+        """Writes what has come; whether there is more already."""
+        try:
+            page = self._here.relay.call(
+                "output", session_id=self._name, cursor=self._cursor, limit=_ENTRIES
+            ).data
+        except Refused as refused:
+            if refused.code != "SESSION_NOT_FOUND":
+                raise
+            return False  # it has not begun, or is over
+        self._cursor = page["next_cursor"]
+        self._write(b"".join(output_bytes(entry) for entry in page.get("entries") or ()))
+        return bool(page.get("has_more"))
+
+    def _missing(self, report: dict[str, Any]) -> bytes:
+        """The output that the report has beyond what was written."""
+        written = len(self._written.decode("utf-8", "replace").encode())
+        left_out = report.get("output_left_out", 0)
+        report["output_left_out"] = max(left_out - written, 0)
+        whole: str = report.get("output", "")
+        return whole.encode("utf-8", "replace")[max(written - left_out, 0) :]
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            self._end_progress()
+            self._written += data
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
 
 
 def _exceptions(program: dict[str, Any], raised: bool) -> dict[str, Any] | None:
@@ -123,8 +195,6 @@ def _trace_at(text: str, given: Namespace) -> dict[str, Any]:
 def _explain(report: dict[str, Any]) -> None:
     """Prints on stderr what is known beside the output, which is the program's."""
     lines: list[str] = []
-    if report.get("output_left_out"):
-        lines.append(f"({report['output_left_out']} bytes at the beginning are left out)")
     if trace := report.get("trace"):
         lines += _rows(trace)
     if stop := report.get("stop"):
