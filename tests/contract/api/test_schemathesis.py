@@ -127,6 +127,7 @@ def checks_of(mode: str) -> list[Any]:
 
     found = [
         openapi_checks.content_type_conformance,
+        openapi_checks.response_headers_conformance,
         openapi_checks.response_schema_conformance,
         openapi_checks.status_code_conformance,
     ]
