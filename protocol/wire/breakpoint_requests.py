@@ -54,8 +54,8 @@ class WatchedValue(Struct, kw_only=True):
     frame: int | None = None  # the stopped frame whose object alone is watched
 
 
-class Watchpoints(Request[dict[str, str]]):
-    """Watchpoints that are new or changed, or gone; by id why one has no value in its frame."""
+class Watchpoints(Request[dict[str, tuple[str, str]]]):
+    """Watchpoints that are new or changed, or gone; by id why one cannot stop, and what helps."""
 
     set: list[WatchedValue] = []
     remove: list[str] = []

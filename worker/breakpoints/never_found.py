@@ -109,12 +109,12 @@ def message(entry: Entry, known: Definitions) -> tuple[str, str]:
 
 
 def _closest(name: str, known: Definitions) -> list[str]:
-    """Functions with the same last name first, such as the method `K.f` for `f`; then similar
-    ones.
+    """Functions with the same last name first, such as the method `K.f` for `f`; then those with a
+    similar last name, the most similar first; then those with a similar whole name.
     """
     last = name.rpartition(".")[2]
     same = [one for one in known if one.rpartition(".")[2] == last]
     similar = difflib.get_close_matches(name, known, n=_MOST_NAMES, cutoff=_SIMILAR)
     by_last = {one.rpartition(".")[2]: one for one in known}
     inner = difflib.get_close_matches(last, by_last, n=_MOST_NAMES, cutoff=_SIMILAR)
-    return list(dict.fromkeys([*same, *similar, *(by_last[one] for one in inner)]))[:_MOST_NAMES]
+    return list(dict.fromkeys([*same, *(by_last[one] for one in inner), *similar]))[:_MOST_NAMES]

@@ -66,8 +66,7 @@ class ProbeSync:
             entry.frame = None  # the probe has its object now
             if entry.id in problems:
                 entry.verified = False
-                entry.message = f"the expression has no value in its frame: {problems[entry.id]}"
-                entry.suggestion = "Send an expression that can be evaluated there."
+                entry.message, entry.suggestion = problems[entry.id]
 
     def _functions_of(self, entries: list[Entry]) -> list[Entry]:
         # Some may have been removed while they were sent.

@@ -10,7 +10,7 @@ import pytest
 from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.running import Running
-from tests.kit.source import Source
+from tests.kit.source import Source, version_of
 
 Write = Callable[..., Source]
 BANK = """
@@ -213,6 +213,59 @@ def test_in_an_attached_program_and_nothing_is_left(
         # The thread goes on to change the value, and stops no more.
         assert session.post("/detach").ok()["residue"] is None
     assert running.alive
+
+
+def test_a_program_that_monitors_itself(relay: Client, source: Write, python: str) -> None:
+    program = source("""
+        import sys
+
+        for tool in range(6) if hasattr(sys, "monitoring") else ():
+            if sys.monitoring.get_tool(tool) is None:
+                sys.monitoring.use_tool_id(tool, "its own")
+        total = 0  # @here
+        total += 1
+        print(total)
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        point = watch(session, "total", **{"in": {"files": [str(program)]}})
+        if version_of(python) < (3, 12):
+            assert point["verified"] is True
+        else:
+            assert point["verified"] is False
+            assert "are taken: " in point["message"]
+            assert "4 (its own), 5 (its own)" in point["message"]
+            assert session.resume()["status"] == "terminated"
+
+
+def test_beside_a_breakpoint_and_a_step(relay: Client, source: Write, python: str) -> None:
+    """All of them need a number of `sys.monitoring`, from 3.12 on."""
+    program = source("""
+        def fails(total):
+            total += 1
+            raise ValueError(total)  # @raise
+
+        def main(total):
+            try:
+                fails(total)  # @call
+            except ValueError:  # @handler
+                total = 5  # @change
+            return total  # @after
+
+        main(1)
+    """)
+    with relay.session(python_path=python) as session:
+        watch(session, "total", **{"in": {"function": "main", "file": str(program)}})
+        session.break_at(program, program["raise"])
+        stop = session.launch(program)
+        assert stop["current_location"]["line"] == program["raise"]
+        stop = session.step("over")
+        if stop["current_location"]["line"] == program["call"]:  # up to 3.11
+            stop = session.step("over")
+        assert stop["current_location"]["line"] == program["handler"]
+        assert stop["exception"]["type"] == "ValueError"
+        assert changes(session) == [("1", "5", program["change"])]
 
 
 @pytest.mark.one_python

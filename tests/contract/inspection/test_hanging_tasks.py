@@ -131,3 +131,47 @@ def check(session: Session) -> None:
     text = session.get("/tasks", locals="true", format="text").raw.decode()
     assert "4 tasks are at the same place: nap-1, nap-2, nap-3, nap-4" in text
     assert "deadlock: " in text
+
+
+BLOCKED = """
+    import asyncio, threading
+
+    lock = threading.Lock()
+
+    def holds():
+        with lock:
+            threading.Event().wait()
+
+    async def handler(n):
+        with lock:  # @blocks
+            pass
+
+    async def main():
+        threading.Thread(target=holds, name="other", daemon=True).start()
+        await asyncio.sleep(0.2)
+        print("up", flush=True)
+        await asyncio.get_running_loop().create_task(handler(1))
+
+    asyncio.run(main())
+"""
+
+
+def test_a_task_that_blocks_its_loop(
+    relay: Client, start: Callable[..., Running], python: str
+) -> None:
+    running = start(BLOCKED, python=python)
+    with relay.session(python_path=python) as session:
+        session.post("/attach", {"pid": running.pid, "connect_timeout": 30}).ok()
+        (task,) = [
+            one
+            for one in session.get("/tasks", locals="true").ok()["tasks"]
+            if one["coroutine"] == "handler"
+        ]
+        assert task["current"] is True
+        wait = task["waits_for"]
+        assert (wait["kind"], wait["what"]) == ("lock", "lock")
+        assert [one["how"] for one in wait["held_by"]] == ["holds it", "runs it"]
+        assert wait["held_by"][0]["location"]["function"] == "holds"
+        text = session.get("/tasks", locals="true", format="text").raw.decode()
+        assert ": waits for lock lock <locked _thread.lock" in text
+        assert "runs it" in text

@@ -20,6 +20,9 @@ from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted, View
 _ident = _thread.get_ident
 _getpid = os.getpid
 KNOWN = 1000  # Objects of one watchpoint whose values are known.
+_NO_VALUE = "the expression has no value in its frame: %s"
+_OTHER = "Send an expression that can be evaluated there."
+_FREE = "Watch while that tool does not run, or capture the value in a trace."
 SHOWN = 200  # Characters of a value before and after.
 
 
@@ -85,7 +88,7 @@ class Watchpoints(object):
         probe.commands.update(watchpoints=self.change)
 
     def change(self, set=(), remove=()):
-        """Set and remove watchpoints; by id why one could not be bound to its frame."""
+        """Set and remove watchpoints; by id why one cannot stop, and what helps."""
         for id in remove:
             self.table.pop(id, None)
         told = {}
@@ -98,18 +101,22 @@ class Watchpoints(object):
                 told.update(self.bind(point, spec["frame"]))
             self.table[point.id] = point
         self.renew()
+        refusal = None if self.code is None else self.code.refusal()
+        if refusal is not None:
+            told.update({spec["id"]: (refusal, _FREE) for spec in set})
         return told
 
     def bind(self, point, dap_frame):
         thread_id, frame_id = self.probe.engine.owner_of(dap_frame)
         frame = None if thread_id is None else self.probe.engine.frame(thread_id, frame_id)
         if frame is None:
-            return {point.id: "the frame is gone"}
+            return {point.id: (_NO_VALUE % "the frame is gone", _OTHER)}
         try:
             point.bind(frame)
             point.look(frame)
         except Exception as error:
-            return {point.id: "%s: %s" % (type(error).__name__, error)}
+            words = "%s: %s" % (type(error).__name__, error)
+            return {point.id: (_NO_VALUE % words, _OTHER)}
         return {}
 
     @running_frames.steady

@@ -11,7 +11,7 @@ import types
 
 NAME = "pydevd"
 _MODULE = "_pydevd_sys_monitoring._pydevd_sys_monitoring"
-# `step_unwinding` takes the next free number. pydevd itself would take the last of these.
+# The last one is the debuggers'. pydevd itself would take it; pdb does.
 _NUMBERS = (3, 4, 5, 0)
 
 
@@ -21,11 +21,28 @@ def choose():
     if pydevds is None or not hasattr(sys, "monitoring") or number() is not None:
         return
     known = sys.monitoring
-    free = (one for one in _NUMBERS if known.get_tool(one) is None)
     # A module, because Python finds a module's names fastest, and pydevd looks it up at each line.
     pydevds.monitor = types.ModuleType(known.__name__)
-    vars(pydevds.monitor).update(vars(known), DEBUGGER_ID=next(free, known.DEBUGGER_ID))
+    vars(pydevds.monitor).update(vars(known), DEBUGGER_ID=free() or known.DEBUGGER_ID)
     pydevds.DEBUGGER_ID = pydevds.monitor.DEBUGGER_ID
+
+
+def free():
+    """A number for one more tool of ours; None if there is none. pydevd takes its number only when
+    it starts, and would get no events if another tool had it by then.
+    """
+    monitoring, pydevds = sys.monitoring, sys.modules.get(_MODULE)
+    chosen = getattr(getattr(pydevds, "monitor", None), "DEBUGGER_ID", None)
+    for one in _NUMBERS:
+        if one != chosen and monitoring.get_tool(one) is None:
+            return one
+    return None
+
+
+def holders():
+    """The tools that have these numbers, in words."""
+    get = sys.monitoring.get_tool
+    return ", ".join("%d (%s)" % (one, get(one)) for one in _NUMBERS if get(one) is not None)
 
 
 def number():

@@ -9,9 +9,9 @@ first call or return after the end.
 import dis
 import sys
 
+from debug_relay.worker.probe.engine import monitoring_tool
 from debug_relay.worker.probe.engine.frames import GENERATOR, MONITORED
 
-TOOLS = (3, 4)  # numbers that Python reserves for nobody
 NAME = "relay returns"
 
 
@@ -83,14 +83,11 @@ class Monitored(object):
     def __init__(self, report):
         self.report = report
         self.codes = {}
-        self.tool = None
-        monitoring = sys.monitoring
-        for tool in TOOLS:
-            if monitoring.get_tool(tool) is None:
-                monitoring.use_tool_id(tool, NAME)
-                monitoring.register_callback(tool, monitoring.events.PY_RETURN, self.event)
-                self.tool = tool
-                break
+        monitoring, tool = sys.monitoring, monitoring_tool.free()
+        self.tool = tool
+        if tool is not None:
+            monitoring.use_tool_id(tool, NAME)
+            monitoring.register_callback(tool, monitoring.events.PY_RETURN, self.event)
 
     def watch(self, frame):
         code = frame.f_code

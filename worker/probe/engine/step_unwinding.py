@@ -11,13 +11,12 @@ import _thread
 import dis
 import sys
 
-from debug_relay.worker.probe.engine import with_blocks
+from debug_relay.worker.probe.engine import monitoring_tool, with_blocks
 from debug_relay.worker.probe.engine.frames import MONITORED, visible
 from debug_relay.worker.probe.values.class_facts import name_of
 from debug_relay.worker.probe.values.rendering import View, clean
 
 _ident = _thread.get_ident
-TOOLS = (4, 3)  # numbers that Python reserves for nobody
 NAME = "relay"
 STILL_PASSING = ["BaseException", "it is on its way to this frame; the next step tells which it is"]
 FRAMES = 1000  # Frames of a traceback in which the stepped frame is looked for.
@@ -161,14 +160,12 @@ def taken(unwound):
     """Take a free tool number, and have Python call `unwound` for each frame that an exception
     leaves; returns the number, or None if none is free.
     """
-    monitoring = sys.monitoring
-    for tool in TOOLS:
-        if monitoring.get_tool(tool) is None:
-            monitoring.use_tool_id(tool, NAME)
-            monitoring.register_callback(tool, monitoring.events.PY_UNWIND, unwound)
-            monitoring.set_events(tool, monitoring.events.PY_UNWIND)
-            return tool
-    return None
+    monitoring, tool = sys.monitoring, monitoring_tool.free()
+    if tool is not None:
+        monitoring.use_tool_id(tool, NAME)
+        monitoring.register_callback(tool, monitoring.events.PY_UNWIND, unwound)
+        monitoring.set_events(tool, monitoring.events.PY_UNWIND)
+    return tool
 
 
 def has_passed(error, frame):

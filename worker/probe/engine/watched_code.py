@@ -9,12 +9,12 @@ for returns, unless the program has one.
 import sys
 import threading
 
+from debug_relay.worker.probe.engine import monitoring_tool
 from debug_relay.worker.probe.engine.frames import MONITORED
 from debug_relay.worker.probe.engine.returns import Profiled
 from debug_relay.worker.probe.engine.threads import running_frames
 
 CALLERS = 20  # Frames between a watched function and the watched line that has called it.
-TOOLS = (3, 4)  # numbers that Python reserves for nobody
 NAME = "relay watch"
 OURS = "'relay:watch_"
 FIRST = (1 << 30) + (1 << 28)  # pydevd's numbers for the lines; those of breakpoints are lower
@@ -34,6 +34,10 @@ class WatchedCode(object):
         """Look at these lines of these files, and at no others."""
         self.lines = lines
         self.way.change()
+
+    def refusal(self):
+        """Why no line is looked at; None if all wanted ones are."""
+        return self.way.refusal if self.lines else None
 
     def wants(self, code):
         """Whether some of the code's own lines are wanted."""
@@ -68,7 +72,7 @@ class Monitoring(object):
 
     def __init__(self, watched):
         self.watched = watched
-        self.tool = None
+        self.tool = self.refusal = None
         self.codes = {}  # id → code with events
 
     def change(self):
@@ -89,16 +93,20 @@ class Monitoring(object):
 
     def take(self):
         monitoring, events = sys.monitoring, sys.monitoring.events
-        for tool in TOOLS:
-            if monitoring.get_tool(tool) is None:
-                monitoring.use_tool_id(tool, NAME)
-                self.tool = tool
-                monitoring.register_callback(tool, events.PY_START, self.begins)
-                monitoring.register_callback(tool, events.PY_RESUME, self.begins)
-                monitoring.register_callback(tool, events.LINE, self.line)
-                monitoring.register_callback(tool, events.PY_RETURN, self.returns)
-                return True
-        return False
+        tool = self.tool = monitoring_tool.free()
+        if tool is None:
+            self.refusal = (
+                "the numbers of sys.monitoring that it could use are taken: %s"
+                % monitoring_tool.holders()
+            )
+            return False
+        monitoring.use_tool_id(tool, NAME)
+        monitoring.register_callback(tool, events.PY_START, self.begins)
+        monitoring.register_callback(tool, events.PY_RESUME, self.begins)
+        monitoring.register_callback(tool, events.LINE, self.line)
+        monitoring.register_callback(tool, events.PY_RETURN, self.returns)
+        self.refusal = None
+        return True
 
     def begins(self, code, offset):
         """Called by Python once for each code that is not watched; its answer ends such calls for
@@ -153,6 +161,8 @@ class Monitoring(object):
 
 class Tracing(object):
     """Up to 3.11."""
+
+    refusal = None
 
     def __init__(self, watched):
         self.watched = watched

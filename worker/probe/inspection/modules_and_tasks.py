@@ -77,12 +77,32 @@ class TaskWaits(Waits):
     def __init__(self, live, stacks, tasks):
         self.live, self.tasks = live, tasks
         self._of_threads = None
+        self.running = {}  # task → ident of the thread that runs it, and so not its loop
         super().__init__(stacks, present=CallSites.awaited)
         for key in stacks:
-            self.found[key] = self.awaiting(key) or self.found[key]
+            self.found[key] = self.awaiting(key) or self.found[key] or self.blocking(key)
 
     def blocked(self, reached):
         """None: a suspended coroutine calls nothing."""
+
+    def blocking(self, key):
+        """The wait of the thread that runs the task just now: nothing else of its loop runs."""
+        if not is_current(self.tasks[key]):
+            return None
+        frames = {id(level.frame) for level in self.stacks[key]}
+        for ident, stack in self.threads().stacks.items():
+            if any(id(level.frame) in frames for level in stack):
+                self.running[key] = ident
+                return self.threads().found.get(ident)
+        return None
+
+    def holders(self, key):
+        ident = self.running.get(key)
+        if ident is None:
+            return super().holders(key)
+        ids = self.live.ids()
+        found = [*self.threads().holders(ident), (ident, None, "runs it")]
+        return [(ids.get(one), level, how) for one, level, how in found]
 
     def awaiting(self, key):
         """The wait for another task, for gathered ones, or for a future of a thread."""
