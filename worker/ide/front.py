@@ -14,6 +14,7 @@ import logging
 import re
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -219,14 +220,21 @@ class IdeFront:
         ide.connection.close()
 
     async def _take_back(self, ide: JoinedIde) -> None:
+        """Give back what the IDE has in the session, also while the program answers nobody: it is
+        told when it answers again.
+        """
         session = self._session
-        with contextlib.suppress(RelayError, TimeoutError):
-            async with asyncio.timeout(_LEAVING_SECONDS), ide.changing:
-                with session.access.calling("clear-breakpoints", ide.caller, None):
-                    await session.breakpoints.disown(ide.name)
-                    await session.exceptions.also(ide.name, [])
-                    if session.lease.belongs_to(ide.caller):
-                        session.lease.drop(ide.caller)
+        if session.lease.belongs_to(ide.caller):
+            with session.access.calling("drop-lease", ide.caller, None):
+                session.lease.drop(ide.caller)
+        for remove in (
+            partial(session.exceptions.also, ide.name, []),
+            partial(session.breakpoints.disown, ide.name),
+        ):
+            with contextlib.suppress(RelayError, TimeoutError):
+                async with asyncio.timeout(_LEAVING_SECONDS), ide.changing:
+                    with session.access.calling("clear-breakpoints", ide.caller, None):
+                        await remove()
 
     async def close(self) -> None:
         for ide in list(self._joined):

@@ -8,6 +8,7 @@ from typing import Any
 from tests.contract.execution.test_threads_alone import COUNTERS
 from tests.kit.client import Client
 from tests.kit.ide import Ide
+from tests.kit.relay import eventually
 from tests.kit.source import Source
 
 Write = Callable[..., Source]
@@ -99,10 +100,16 @@ def test_a_program_that_answers_nobody(relay: Client, source: Write) -> None:
     with relay.session(stop_on_entry=True) as session, Ide(session) as ide:
         session.launch(program)
         ide.join()
+        ide.ask("setExceptionBreakpoints", filters=["raised"])
         thread = ide.event("stopped")["threadId"]
         ide.ask("continue", threadId=thread)
         ide.event("output", output="reading\n")
         assert list(names(ide).values()) == [thread]
-        session.post("/lease", {"take_over": True}).ok()
-        session.post("/input", {"input": "x\n"}).ok()
-        assert ide.event("exited") == {"exitCode": 0}
+        # An IDE that leaves now leaves nothing behind.
+        with Ide(session) as other:
+            other.join()
+            ide.close()
+            eventually(lambda: session.get().ok()["lease"] is None)
+            eventually(lambda: session.get("/exception-breakpoints").ok()["message"] is None)
+            session.post("/input", {"input": "x\n"}).ok()
+            assert other.event("exited") == {"exitCode": 0}
