@@ -37,23 +37,6 @@ def make_file(path: Path, max_rows: int) -> None:
         os.close(fd)
 
 
-def read_rows(
-    path: Path,
-    session_id: str,
-    trace: TraceRecord,
-    cursor: str | None,
-    most: PageSize,
-    now: Execution,
-    measure: Measure,
-) -> TraceRows:
-    """The rows from `cursor`, or from the first one, on."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return page_of(partial(os.pread, fd), session_id, trace, cursor, most, now, measure)
-    finally:
-        os.close(fd)
-
-
 def read_page(
     path: Path,
     session_id: str,
@@ -62,12 +45,17 @@ def read_page(
     most: PageSize,
     now: Execution,
     measure: Measure,
+    from_first: bool,
 ) -> TraceRows:
-    """The rows from `cursor` on; without one, and when the trace is over, its last rows."""
-    if cursor is not None or trace.ended is None:
-        return read_rows(path, session_id, trace, cursor, most, now, measure)
+    """The rows from `cursor` on. Without one: the last rows of a trace that is over, and the first
+    ones of a trace that runs, or if they are wanted by `from_first`.
+    """
+    wants_last = cursor is None and trace.ended is not None and not from_first
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return ending_of(partial(os.pread, fd), session_id, trace, most, now, measure)
+        read = partial(os.pread, fd)
+        if wants_last:
+            return ending_of(read, session_id, trace, most, now, measure)
+        return page_of(read, session_id, trace, cursor, most, now, measure)
     finally:
         os.close(fd)

@@ -287,9 +287,16 @@ class Traces:
         if record is None:
             raise nothing_was_traced(self._lifecycle.state)
         now = self._run.result(completed=record.ended is not None)
-        read = row_file.read_rows if from_first else row_file.read_page
         return await asyncio.to_thread(
-            read, self._file, self._settings.id, record, cursor, most, now, measure
+            row_file.read_page,
+            self._file,
+            self._settings.id,
+            record,
+            cursor,
+            most,
+            now,
+            measure,
+            from_first,
         )
 
     async def close(self) -> None:
