@@ -15,6 +15,7 @@ from debug_relay.protocol.models import (
     breakpoints,
     creation,
     execution,
+    export_import,
     inspection,
     output_events,
     processes,
@@ -206,7 +207,8 @@ _SESSION_ROWS: Final = (
         side="supervisor", touches=False,
     ),
     _session(
-        "import-session", "POST", "/sessions/import", sessions.ImportSession, sessions.SessionState,
+        "import-session", "POST", "/sessions/import",
+        export_import.ImportSession, sessions.SessionState,
         side="supervisor", status=201, finishes=True, errors=_MADE,
     ),
     _session(
@@ -236,11 +238,11 @@ _SESSION_ROWS: Final = (
         words="Give up the lease; any caller may drive again.",
     ),
     _session(
-        "clone-session", "POST", _S + "/clone", sessions.CloneSession, sessions.SessionState,
+        "clone-session", "POST", _S + "/clone", export_import.CloneSession, sessions.SessionState,
         side="supervisor", status=201, finishes=True, errors=_MADE,
     ),
     _session(
-        "export-session", "GET", _S + "/export", SessionParams, sessions.Export,
+        "export-session", "GET", _S + "/export", SessionParams, export_import.Export,
         side="supervisor", scope="artifacts:read",
         words="Export everything of a session except its state, ready for an import.",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from debug_relay.protocol.models import program, sessions
+from debug_relay.protocol.models import export_import, program, sessions
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.limits import format_amount, format_bytes
 from debug_relay.protocol.rendering import stop
@@ -150,7 +150,7 @@ def written(result: program.Written) -> Iterator[Line]:
     yield f"{plural(result.bytes_written, 'byte')} written{closed}"
 
 
-def export(result: sessions.Export) -> Iterator[Line]:
+def export(result: export_import.Export) -> Iterator[Line]:
     """The contents of an export; an import takes the JSON."""
     yield f"export of {short(result.name, 80)} (relay {result.version}); an import takes its JSON"
     config = result.config if isinstance(result.config, Mapping) else {}

@@ -24,11 +24,12 @@ from debug_relay.protocol.models.breakpoints import (
 )
 from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.execution import RunTo, Trace
+from debug_relay.protocol.models.export_import import ImportSession
 from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.models.inspection import Variables
 from debug_relay.protocol.models.program import Attach, Input, Launch
 from debug_relay.protocol.models.run import Run
-from debug_relay.protocol.models.sessions import ImportSession, PatchSession
+from debug_relay.protocol.models.sessions import PatchSession
 from debug_relay.protocol.models.sources import GetSource
 from debug_relay.protocol.refusals import MISSING, MOST_PROBLEMS, Problem
 from debug_relay.protocol.version import API_PREFIX

@@ -12,15 +12,10 @@ from msgspec import Struct
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.blueprint import given_fields, shown_launch, without_secrets
+from debug_relay.protocol.models.export_import import Export, ImportedConfig, ImportSession
 from debug_relay.protocol.models.limits import with_changes
 from debug_relay.protocol.models.program import Launch
-from debug_relay.protocol.models.sessions import (
-    Blueprint,
-    Export,
-    ImportedConfig,
-    ImportSession,
-    SessionConfig,
-)
+from debug_relay.protocol.models.sessions import Blueprint, SessionConfig
 from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.validation.params import convert
 from debug_relay.protocol.version import VERSION

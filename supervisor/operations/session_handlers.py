@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.models import breakpoints, relay, sessions
 from debug_relay.protocol.models.creation import CreateSession
+from debug_relay.protocol.models.export_import import CloneSession, ImportSession
 from debug_relay.protocol.models.fields import TEXT_BOUNDS, SessionParams
 from debug_relay.protocol.models.run import Run
 from debug_relay.protocol.scopes import RUNS_CODE
@@ -124,11 +125,11 @@ class SessionHandlers:
         blueprint = await self._registry.blueprint(self._registry.used(params.session_id))
         return await asyncio.to_thread(export_import.export, blueprint)
 
-    async def _import(self, params: sessions.ImportSession, caller: Caller) -> Struct:
+    async def _import(self, params: ImportSession, caller: Caller) -> Struct:
         blueprint = export_import.read_import(params, self._registry.settings)
         return (await self._registry.create_from_blueprint(blueprint, caller)).present()
 
-    async def _clone(self, params: sessions.CloneSession, caller: Caller) -> Struct:
+    async def _clone(self, params: CloneSession, caller: Caller) -> Struct:
         # The blueprint comes from the worker's memory: it has secrets that no file has.
         blueprint = await self._registry.blueprint(self._registry.used(params.session_id))
         clone = export_import.clone(blueprint, params.name, params.labels)
