@@ -126,8 +126,8 @@ def _debugged(facts: Facts, around: Surroundings) -> RelayError | None:
     return RelayError(
         Code.ATTACH_ALREADY_ATTACHED,
         f"Session {session} debugs process {facts.pid} already",
-        f"Use {API_PREFIX}/sessions/{session}, or detach from the process with POST "
-        f"{API_PREFIX}/sessions/{session}/detach.",
+        f"Use that session: {call_of('get-session', session)}; or detach it from the process: "
+        f"{call_of('detach', session)}.",
         pid=facts.pid,
         session_id=session,
     )

@@ -25,6 +25,8 @@ _PAINTED = (
     (re.compile(r"^→ .*$"), "1;33"),  # the line at which the program is
     (re.compile(r"^error [A-Z_]+:"), "1;31"),
     (re.compile(r"^exception:.*$"), "1;31"),
+    (re.compile(r"^deadlock: .*$"), "1;31"),
+    (re.compile(r"^thread \d+.*?(?=: waits|$)"), BOLD),
     (re.compile(r"^next:"), CYAN),
     (re.compile(r"^(stop \d+|paused) \(.*?\)"), "1;33"),
     (re.compile(r"^\| .*$"), DIM),
