@@ -71,6 +71,25 @@ def briefly(listed: list[t.Thread]) -> Iterator[Line]:
             yield _others("thread", [f"{one.id} {short(one.name, 40)}" for one in same])
 
 
+def tasks_briefly(listed: list[t.Task]) -> Iterator[Line]:
+    """The state of each task and the program's own frames; of several that are alike the first."""
+    groups: dict[tuple[str, ...], list[t.Task]] = {}
+    for task in listed:
+        waits = f", waits for {short(task.waiting_for, 200)}" if task.waiting_for else ""
+        ended = f", raised {short(task.exception, 200)}" if task.exception else ""
+        doing = f"{short(task.coroutine, 200)}: {task.state}{waits}{ended}"
+        own = [one for one in task.frames if library_of(one.path, one.name) is None]
+        frames = [f"{one.name} at {one.path}:{one.line}" for one in own or task.frames]
+        groups.setdefault(("→" if task.current else " ", doing, *frames), []).append(task)
+    for (mark, doing, *frames), same in groups.items():
+        shown = same if len(same) <= _ALIKE else same[:1]
+        for task in shown:
+            yield f"{mark} {short(task.name, 80)} {doing}"
+            yield from (f"    {frame}" for frame in frames)
+        if shown is not same:
+            yield _others("task", [short(one.name, 40) for one in same])
+
+
 def tasks(result: t.TaskList) -> Iterator[Line]:
     groups: dict[object, list[t.Task]] = {}
     for task in result.tasks:
@@ -200,7 +219,7 @@ def _waiting(wait: t.WaitsFor | None | object) -> str:
         words.append(f"({wait.doing})")
     if wait.value:
         words.append(short(wait.value, 80))
-    text = " ".join(words)
+    text, listed = " ".join(words), False
     for holder in wait.held_by[:_HOLDERS]:
         who = f"thread {holder.thread_id} {holder.name or ''}".rstrip()
         if holder.task is not None:
@@ -213,7 +232,8 @@ def _waiting(wait: t.WaitsFor | None | object) -> str:
         if holder.task is None and holder.thread_id is None:
             text += f"; {holder.how}"
         else:
-            text += f"; {who}{how}{place}" if how else f": {who}"
+            text += f"; {who}{how}{place}" if how else f"{', ' if listed else ': '}{who}"
+            listed = listed or not how
     if len(wait.held_by) > _HOLDERS:
         text += f", … {len(wait.held_by) - _HOLDERS} more"
     if not wait.held_by and wait.kind in ("lock", "rlock"):

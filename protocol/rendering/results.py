@@ -234,13 +234,7 @@ def _tasks(result: threads.TaskList) -> Iterator[Line]:
     if any(frame.locals is not msgspec.UNSET for task in result.tasks for frame in task.frames):
         yield from live.tasks(result)
         return
-    for task in result.tasks:
-        waits = f", waits for {short(task.waiting_for, 200)}" if task.waiting_for else ""
-        ended = f", raised {short(task.exception, 200)}" if task.exception else ""
-        mark = "→" if task.current else " "
-        head = f"{mark} {short(task.name, 80)} {short(task.coroutine, 200)}"
-        yield f"{head}: {task.state}{waits}{ended}"
-        yield from (f"    {row.name} at {row.path}:{row.line}" for row in task.frames)
+    yield from live.tasks_briefly(result.tasks)
     if result.total != len(result.tasks):
         yield f"… {result.total} in all"
     if not result.total:

@@ -130,6 +130,9 @@ def check(session: Session) -> None:
     assert (waits["nap-1"]["kind"], waits["nap-1"]["value"]) == ("sleep", "3600")
     text = session.get("/tasks", locals="true", format="text").raw.decode()
     assert "4 tasks are at the same place: nap-1, nap-2, nap-3, nap-4" in text
+    brief = session.get("/tasks", format="text").raw.decode()
+    assert "4 tasks are at the same place: nap-1, nap-2, nap-3, nap-4" in brief
+    assert "/asyncio/" not in brief  # their own frames tell where they are
     assert "deadlock: " in text
 
 
