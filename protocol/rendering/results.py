@@ -95,7 +95,10 @@ def _created(result: creation.SessionCreated) -> Iterator[Line]:
     """The state, breakpoints that will not be hit as they are, and the first stop."""
     known = result
     if result.stop is not None:  # which tells these two
-        known = msgspec.structs.replace(result, current_location=None, exception=None)
+        known = msgspec.structs.replace(known, current_location=None, exception=None)
+    if result.program is None or not result.program.is_native:
+        # The caller who creates a session drives it; a person who joins reads `get-session`.
+        known = msgspec.structs.replace(known, debugger=None)
     yield from session_text.session(known)
     for point in result.breakpoints:
         if not point.verified or point.message:

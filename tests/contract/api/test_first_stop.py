@@ -89,6 +89,7 @@ def test_text_of_the_first_stop(relay: Client, source: Callable[..., Source]) ->
         assert lines[0].endswith(" shop-text: paused (breakpoint, stop 1)")
         assert "price: int = 5" in lines
         assert len(shown.raw) < 700
+        assert b"tcp://" not in shown.raw  # only who joins needs the port: `get-session` has it
     finally:
         relay.delete("/sessions/shop-text").ok()
 
