@@ -22,8 +22,7 @@ Context = ServerRequestContext[Any, Any]
 
 def listed(tool: Tool) -> types.Tool:
     hints = types.ToolAnnotations(
-        read_only_hint=tool.reads or None,
-        destructive_hint=None if tool.reads or tool.destroys else False,  # true by default
+        read_only_hint=tool.reads or None,  # else destructive by default
         idempotent_hint=tool.repeatable or None,
     )
     return types.Tool(

@@ -38,8 +38,9 @@ class Tool(Struct, frozen=True, kw_only=True):
     takes: type[Arguments]
     does: Callable[[Relay, Any], Awaitable[str]]
     operations: tuple[str, ...]
-    reads: bool = False  # nothing is changed, and none of the program's code is run
-    destroys: bool = False  # a program may lose its state, or end
+    # Nothing is changed, and no code is run. All others may run any code: a condition of a
+    # breakpoint does, too.
+    reads: bool = False
     repeatable: bool = False  # a second call with the same arguments changes nothing more
 
     @property
@@ -54,7 +55,7 @@ TOOLS: Final[dict[str, Tool]] = {
             name="debug_run",
             words="Run a script, module (pytest too) or code to its end: exit code, output, a "
             "crash with its locals, traced values.",
-            takes=arguments.Run, does=doing.run, operations=("run",), destroys=True,
+            takes=arguments.Run, does=doing.run, operations=("run",),
         ),
         Tool(
             name="debug_start",
@@ -81,7 +82,7 @@ TOOLS: Final[dict[str, Tool]] = {
             name="debug_control",
             words="Resume, step, pause or restart the program, or give it input; show the next "
             "stop.",
-            takes=arguments.Control, does=doing.control, destroys=True,
+            takes=arguments.Control, does=doing.control,
             operations=("list-sessions", "continue", "pause", "step-over", "step-into", "step-out",
                         "run-to", "restart", "input", "snapshot"),
         ),
@@ -104,21 +105,21 @@ TOOLS: Final[dict[str, Tool]] = {
             name="debug_evaluate",
             words="Evaluate an expression or run statements in a stopped frame. It runs the "
             "program's code.",
-            takes=arguments.Evaluate, does=doing.evaluate, destroys=True,
+            takes=arguments.Evaluate, does=doing.evaluate,
             operations=("list-sessions", "evaluate"),
         ),
         Tool(
             name="debug_trace",
             words="Resume and record values at lines instead of stopping there. A breakpoint "
             "ends it.",
-            takes=arguments.Trace, does=doing.trace, destroys=True,
+            takes=arguments.Trace, does=doing.trace,
             operations=("list-sessions", "trace"),
         ),
         Tool(
             name="debug_end",
             words="End a session: a launched program ends, an attached one is detached from and "
             "runs on.",
-            takes=arguments.End, does=doing.end, destroys=True, repeatable=True,
+            takes=arguments.End, does=doing.end, repeatable=True,
             operations=("list-sessions", "delete-session"),
         ),
     )

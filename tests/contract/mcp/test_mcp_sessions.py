@@ -96,6 +96,11 @@ async def test_a_whole_session(connected: Callable[[], Any], source: Callable[..
         agent.folder = str(program.path.parent)
         tools = (await agent.client.list_tools()).tools
         assert len(tools) == 10
+        hints = {tool.name: tool.annotations for tool in tools}
+        reading = {name for name, hint in hints.items() if hint and hint.read_only_hint}
+        assert reading == {"debug_list", "debug_wait", "debug_inspect"}
+        # What may run code does not say that it is harmless.
+        assert all(hint and hint.destructive_hint is None for hint in hints.values())
         assert await agent.call("debug_list", what="sessions") == "no sessions"
         error = await agent.fails("debug_inspect", what="stop")
         assert error == "error: there is no session\nnext: debug_start"
