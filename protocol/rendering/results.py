@@ -32,7 +32,7 @@ from debug_relay.protocol.models import relay as relay_models
 from debug_relay.protocol.rendering import breakpoints as breakpoint_text
 from debug_relay.protocol.rendering import events, library_frames, live, relay, stop, traces
 from debug_relay.protocol.rendering import sessions as session_text
-from debug_relay.protocol.rendering.text import Code, Line, generic, more, short
+from debug_relay.protocol.rendering.text import Code, Line, generic, more, plural, short
 
 _VALUE: Final = 100  # Characters of one value in the text of a result.
 _WHOLE: Final = 4000  # Characters of an evaluated value that has no parts, such as a text.
@@ -143,7 +143,7 @@ def _history(page: stop_report.HistoryPage) -> Iterator[Line]:
 def _stack(stack: inspection.Stack) -> Iterator[Line]:
     live = ", as it runs" if stack.live else ""
     where = f" of child process {stack.child_pid}" if stack.child_pid is not None else ""
-    yield f"thread {stack.thread_id}{where}, {stack.total_frames} frames{live}"
+    yield f"thread {stack.thread_id}{where}, {plural(stack.total_frames, 'frame')}{live}"
     rows = [(row.id, stop.place(row), list[str]()) for row in stack.frames]
     yield from stop.with_folds(rows, stack.folded)
     if stack.has_more:

@@ -43,6 +43,7 @@ def test_from_launch_to_removal(shell: Shell, relay: Client):
     shell.ok("break", "--delete", "bp_1")
     assert "hit: bp_2" in shell.ok("continue")
     assert "shop.py:7 in <module>" in shell.ok("out")
+    assert shell.ok("where").startswith("thread 1, 1 frame\n")
     shell.ok("break", "--clear")
     assert shell.ok("continue").startswith("terminated (exit code 0")
     listed = shell.ok("sessions").splitlines()
