@@ -10,85 +10,21 @@ import dis
 import itertools
 import json
 import time
-import types
-import weakref
 
-from debug_relay.worker.probe.breakpoints.functions import EntryPoint
 from debug_relay.worker.probe.inspection.evaluation import begun
-from debug_relay.worker.probe.runtime.expressions import Expression, base_of
+from debug_relay.worker.probe.runtime.expressions import Expression
 from debug_relay.worker.probe.runtime.muted_output import unmute
+from debug_relay.worker.probe.tracing.changed_locals import ChangedLocals
 from debug_relay.worker.probe.tracing.ring_writer import Ring
-from debug_relay.worker.probe.values.class_facts import key_of
-from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted, View
+from debug_relay.worker.probe.tracing.spots import Spot
+from debug_relay.worker.probe.values.rendering import Interrupted, View
 
 _ident = _thread.get_ident
 _now = time.monotonic
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 OURS = "'relay:trace_"
 FIRST = 1 << 30  # the debugger's numbers for traced lines; those of breakpoints are lower
-NAMES = 100  # Locals that one row of a trace looks at.
 OBJECTS = 1000  # Objects whose last captured values are remembered.
-FRAMES = 1000  # Frames whose last locals are remembered.
-HELD = 200  # Characters from which on texts are compared by their rendering.
-
-
-class Spot(object):
-    """Some lines of a trace: the values to record there, and the condition."""
-
-    def __init__(self, spec):
-        condition = spec.get("condition")
-        self.condition = Expression(condition) if condition else None
-        self.capture = [Capture(text) for text in spec.get("capture", ())]
-        self.changes = spec.get("changes", False)
-        self.label = spec.get("label")
-        self.code = None  # record only in this function, if set
-        self.function = spec.get("function")  # only where a call of this function begins, if set
-        self.entry_points = {}  # code of that name → its EntryPoint
-
-    def wants(self, frame):
-        """Whether the spot records this hit. The first line of a function may have other code, such
-        as a generator expression, and a loop may come back to it.
-        """
-        code = frame.f_code
-        if self.function is None:
-            return self.code is None or self.code is code
-        if code.co_name != self.function:
-            return False
-        entry_point = self.entry_points.get(code)
-        if entry_point is None:
-            entry_point = EntryPoint(code, code.co_filename, frame.f_lineno)
-            entry_point = self.entry_points.setdefault(code, entry_point)
-        return entry_point.begins(frame)
-
-
-class Capture(object):
-    """An expression whose value is recorded, and the object from which that is taken."""
-
-    def __init__(self, text):
-        self.text, self.expression = text, Expression(text)
-        self.base, self.attribute = base_of(text)
-        self.owner = None  # the last object, weakly
-
-    def look(self, frame):
-        """(the number of the object, the value). Where the names are not known, the attribute of
-        the last object is meant: another function may change `self.balance` as `account.balance`.
-        """
-        if self.base is None:
-            return None, self.expression(frame)
-        try:
-            owner = self.base(frame)
-        except (NameError, AttributeError, LookupError):
-            owner = self.owner() if self.owner is not None else None
-            if owner is None:
-                raise
-            return id(owner), getattr(owner, self.attribute)
-        if self.attribute is None:
-            return id(owner), self.expression(frame)
-        try:
-            self.owner = weakref.ref(owner)
-        except TypeError:
-            self.owner = None
-        return id(owner), getattr(owner, self.attribute)
 
 
 class Tracer(object):
@@ -227,7 +163,7 @@ class Trace(object):
         self.codes = {}
         self.counts = {}
         self.threads = {}
-        self.seen = {}
+        self.locals = ChangedLocals()
         self.problems = set()
         self.slow = set()  # classes whose repr took too long
         self.slow_captures = set()
@@ -481,54 +417,17 @@ class Trace(object):
             unmute()
         return found, self.differs(found, keys) if self.news_only else {}
 
+    def changed(self, frame):
+        """The locals that differ from those of the frame's last row."""
+        code = frame.f_code
+        place = self.codes.get((code.co_filename, code))
+        return self.locals.of(frame, place is not None and frame.f_lasti <= place[2])
+
     def begin_again(self):
         """Give the next capture its own time."""
         token = self.probe.answers.running.get(_ident())
         if token is not None:
             token[3] = _now()
-
-    # -- what differs from the row before of the same frame
-
-    def changed(self, frame):
-        """(name → value, whether there may be more changes); runs no code of the program."""
-        seen = self.seen_in(frame)
-        names = frame.f_locals
-        changed, bounded, view = {}, len(names) > NAMES, None
-        for name in set(seen).difference(names):
-            del seen[name]
-        for name in itertools.islice(list(names), NAMES):
-            if type(name) is not str or name.startswith(("__", ".")):
-                continue
-            value = names.get(name)
-            kind = type(value)
-            if kind is types.ModuleType:
-                continue
-            plain = key_of(kind) in ATOMS or (kind is str and len(value) < HELD)
-            before = seen.get(name)
-            if plain and before is not None and before[0] is value and before[2] is kind:
-                continue
-            if view is None:
-                view = View("safe", width=120, nodes=64, depth=3, items=16)
-            text = view.text(value, name)
-            if before is None or before[1] != text or before[2] is not kind:
-                changed[name] = text
-            bounded = bounded or view.cut
-            seen[name] = (value if plain else None, text, kind)
-        return changed, bounded
-
-    def seen_in(self, frame):
-        """The locals as the frame's last row had them. A frame is known by its address, which the
-        next call of the function may have as well; such a call begins with the first line.
-        """
-        code, key = frame.f_code, id(frame)
-        known = self.seen.get(key)
-        place = self.codes.get((code.co_filename, code))
-        begins = place is not None and frame.f_lasti <= place[2]
-        if known is None or known[0] is not code or begins:
-            if len(self.seen) >= FRAMES:
-                self.seen.clear()
-            known = self.seen[key] = (code, {})
-        return known[1]
 
 
 def _words(error):
