@@ -134,6 +134,17 @@ class Acceptor(web.Server):
         return limits.connections_per_address if uid == UNKNOWN_UID else limits.connections_per_uid
 
 
+class _Messages(list[Any]):
+    """Requests that are read and not served yet, most often none: aiohttp's own empty deque weighs
+    760 bytes in each connection.
+    """
+
+    __slots__ = ()
+
+    def popleft(self) -> Any:
+        return self.pop(0)
+
+
 class Connection(web.RequestHandler):
     __slots__ = (
         "_acceptor",
@@ -165,6 +176,7 @@ class Connection(web.RequestHandler):
             lingering_time=acceptor.deadlines.linger,
             auto_decompress=False,
         )
+        self._messages = _Messages()  # type: ignore[assignment]
         self._acceptor = acceptor
         self.deadlines = acceptor.deadlines
         self.uid = UNKNOWN_UID
@@ -203,8 +215,6 @@ class Connection(web.RequestHandler):
         self.wire = wire
         self.over_unix = sock.family == socket.AF_UNIX
         super().connection_made(transport)
-        if self.serving is not None:
-            self.serving.add_done_callback(self._bound_last_bytes)
         self._start_head_timer()
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -241,7 +251,9 @@ class Connection(web.RequestHandler):
         return True
 
     def _bound_last_bytes(self, _: asyncio.Task[None]) -> None:
-        """The transport is closed, but waits for a client that may never read the rest."""
+        """Abort the transport in a while: it is closed, but waits for a client that may never read
+        the rest.
+        """
         if self.wire is not None and self.wire.get_write_buffer_size():
             self._end_timer = self._loop.call_later(self.deadlines.send, self.wire.abort)
 
@@ -270,6 +282,8 @@ class Connection(web.RequestHandler):
         if self.last or (self._half_closed and not self._messages):
             resp.force_close()
         result = await super().finish_response(request, resp, start_time)
+        if self.wire is not None and self.wire.get_write_buffer_size() and self.serving is not None:
+            self.serving.add_done_callback(self._bound_last_bytes)
         if self._deaf:
             await self._linger()
         if self.last and request.content.is_eof():

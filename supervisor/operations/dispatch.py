@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Awaitable
 from typing import Final
 
 import msgspec
@@ -77,11 +78,19 @@ class Dispatch:
         REQUEST_ID.set(request.id)
         FORMAT.set(request.format)
         try:
-            finished = await self._finished(call)
+            understood = await self._admission.understand(call)
+            try:
+                finished = await self._answering(request, understood)
+            finally:
+                call.created = understood.created
         except asyncio.CancelledError:
             # The caller has left; an operation that `finishes` continues.
             self._records.note(call, None)
             raise
+        except (ConnectionError, TimeoutError):
+            raise
+        except Exception as error:
+            finished = self._refusal(call, error)
         # A front writes a short answer in this turn of the event loop. We count and note the call
         # in the next turn: its caller does not wait for that.
         asyncio.get_running_loop().call_soon(self._records.note, call, finished)
@@ -120,14 +129,6 @@ class Dispatch:
     async def close(self) -> None:
         await self._kept.close()
 
-    async def _finished(self, call: Call) -> Finished:
-        try:
-            return await self._once(call, await self._admission.understand(call))
-        except (ConnectionError, TimeoutError):
-            raise
-        except Exception as error:
-            return self._refusal(call, error)
-
     def _refusal(self, call: Call, error: Exception) -> Finished:
         request = call.request
         if not isinstance(error, RelayError):
@@ -156,18 +157,15 @@ class Dispatch:
             log_file=self._log_file,
         )
 
-    async def _once(self, call: Call, understood: Understood) -> Finished:
-        """The answer; for a key that was used before, the answer that it had then."""
-        key, operation = call.request.idempotency_key, understood.operation
-        try:
-            if key and Code.IDEMPOTENCY_CONFLICT in operation.errors:
-                return await self._answer_to_key(call.request, key, understood)
-            answering = self._answer(understood)
-            if operation.finishes:
-                return await self._registry.background.carry_out(answering)
-            return await answering
-        finally:
-            call.created = understood.created
+    def _answering(self, request: Request, understood: Understood) -> Awaitable[Finished]:
+        """The answer; for a key that was used before, the answer that it had then. A thousand
+        long-polls wait for it, so this is no coroutine of its own.
+        """
+        key, operation = request.idempotency_key, understood.operation
+        if key and Code.IDEMPOTENCY_CONFLICT in operation.errors:
+            return self._answer_to_key(request, key, understood)
+        answering = self._answer(understood)
+        return self._registry.background.carry_out(answering) if operation.finishes else answering
 
     async def _answer_to_key(self, request: Request, key: str, understood: Understood) -> Finished:
         operation = understood.operation

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Final
 
@@ -36,13 +37,20 @@ _SEVERAL: Final = "several sessions"  # the name under which their waiters are c
 # The id of the request that is being answered: it is part of replies that are bounded in bytes.
 REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
 
+_Place = tuple[str, int, str]  # The session's id or _SEVERAL, and the caller's uid and name.
+
+
+@functools.lru_cache(maxsize=256)
+def _names(types: str) -> set[str]:
+    """The types that a caller names; a thousand long-polls share one set."""
+    return {name.strip() for name in types.split(",")}
+
 
 class OutputHandlers:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._several = SeveralSessions(registry)
-        # The keys are the session (or _SEVERAL), the caller's uid and the caller's name.
-        self._waiting: Counter[tuple[str, int, str]] = Counter()
+        self._waiting: Counter[_Place] = Counter()
 
     def table(self) -> Mapping[str, Handler]:
         return {
@@ -63,12 +71,27 @@ class OutputHandlers:
 
     async def _events(self, params: output_events.GetEvents, caller: Caller) -> Struct:
         session = self._registry.used(params.session_id)
-        types = {name.strip() for name in params.types.split(",")} if params.types else None
+        types = _names(params.types) if params.types else None
         page = self._event_page(session, params.cursor, params, types)
         if page.events or not params.timeout:
             return page
-        with self._counted_waiter(session.id, caller):
-            page = await self._awaited_events(session, page, params, types)
+        place = self._take_place(session.id, caller)
+        deadline = time.monotonic() + params.timeout
+        seen, came_from = session.events_end, params.cursor
+        try:
+            while not page.events and (left := deadline - time.monotonic()) > 0:
+                # Each page looks at a bounded number of events; wanted ones may come after many
+                # others.
+                if page.has_more and page.next_cursor != came_from:
+                    await asyncio.sleep(0)
+                elif not await session.wait_for_events(seen, left):
+                    break
+                session.use.touch()
+                seen, came_from, dropped = session.events_end, page.next_cursor, page.dropped
+                page = self._event_page(session, came_from, params, types)
+                page.dropped += dropped
+        finally:
+            self._leave_place(place)
         # A relay that is stopping still answers with the events that have come.
         if not (page.events and session.left_by_relay):
             session.require_there()
@@ -80,8 +103,11 @@ class OutputHandlers:
         page = self._several.page(params)
         if page.events or not params.timeout:
             return page
-        with self._counted_waiter(_SEVERAL, caller):
+        place = self._take_place(_SEVERAL, caller)
+        try:
             return await self._several.awaited(params, page)
+        finally:
+            self._leave_place(place)
 
     async def _history(self, params: stop_report.History, caller: Caller) -> Struct:
         session = self._registry.used(params.session_id)
@@ -99,29 +125,6 @@ class OutputHandlers:
             READS_OUTPUT in caller.scopes,
         )
 
-    async def _awaited_events(
-        self,
-        session: Session,
-        page: output_events.EventPage,
-        params: output_events.GetEvents,
-        types: set[str] | None,
-    ) -> output_events.EventPage:
-        """The next page with events, or an empty page after the timeout."""
-        deadline = time.monotonic() + params.timeout
-        seen = session.events_end
-        came_from = params.cursor
-        while not page.events and (left := deadline - time.monotonic()) > 0:
-            # Each page looks at a bounded number of events; wanted ones may come after many others.
-            if page.has_more and page.next_cursor != came_from:
-                await asyncio.sleep(0)
-            elif not await session.wait_for_events(seen, left):
-                break
-            session.use.touch()
-            seen, came_from, dropped = session.events_end, page.next_cursor, page.dropped
-            page = self._event_page(session, came_from, params, types)
-            page.dropped += dropped
-        return page
-
     def _event_page(
         self,
         session: Session,
@@ -134,9 +137,10 @@ class OutputHandlers:
             cursor, params.limit, types, session.state.status, session.events_end
         )
 
-    @contextlib.contextmanager
-    def _counted_waiter(self, id: str, caller: Caller) -> Iterator[None]:
-        """Counts a request that waits. One caller leaves room for others, in each session too."""
+    def _take_place(self, id: str, caller: Caller) -> _Place:
+        """Counts a request that waits, until it leaves its place. One caller leaves room for
+        others, in each session too. A context manager here would weigh 600 bytes for each wait.
+        """
         mine = id, caller.uid, caller.name
         for waiting, most, whose in (
             (self._waiting[mine], _MAX_WAITERS_A_PLACE, f"of {caller.name} wait for {id}"),
@@ -156,12 +160,12 @@ class OutputHandlers:
                     waiting=waiting,
                 )
         self._waiting[mine] += 1
-        try:
-            yield
-        finally:
-            self._waiting[mine] -= 1
-            if not self._waiting[mine]:
-                del self._waiting[mine]
+        return mine
+
+    def _leave_place(self, place: _Place) -> None:
+        self._waiting[place] -= 1
+        if not self._waiting[place]:
+            del self._waiting[place]
 
     def _waiters(self, id: str | None = None, caller: tuple[int, str] | None = None) -> int:
         return sum(

@@ -20,7 +20,7 @@ UPGRADE = (
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
     "Sec-WebSocket-Version: 13",
 )
-# A thousand take 11, 17, 21 and 23 KB each. Of fewer, what is allocated once counts for more.
+# A thousand take 13, 17, 21 and 22 KB each. Of fewer, what is allocated once counts for more.
 KINDS = {
     "long-poll": ("/events?timeout=120&types=stopped", (), 15),
     "SSE": ("/events/stream", (), 18),
