@@ -73,11 +73,9 @@ class CallSites(object):
         at = self._index(self.frame.f_lasti)
         if at is None:
             return None
-        if self.steps[at].opname == "PRECALL":
-            at += 1  # on 3.11, once the code is hot, PRECALL makes the call of the CALL behind it
         name = self.steps[at].opname
         if name == "PRECALL" and at + 1 < len(self.steps):
-            at += 1  # on 3.11 it makes the call itself in code that runs often
+            at += 1  # on 3.11, once the code is hot, PRECALL makes the call of the CALL behind it
             name = self.steps[at].opname
         if name in ("BEFORE_WITH", "SETUP_WITH"):
             return self._entered(at)
