@@ -80,7 +80,8 @@ class Front:
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         request = _request(http)
-        finished = await self._finished(http, request)
+        answer = self._answering(http, request)
+        finished = answer if isinstance(answer, Finished) else await answer
         if not isinstance(finished, Finished):
             return finished
         reply = Reply(
@@ -94,9 +95,12 @@ class Front:
             reply.force_close()  # the parser expects no further request of such a client
         return reply
 
-    async def _finished(
+    def _answering(
         self, http: web.BaseRequest, request: Request
-    ) -> Finished | web.StreamResponse:
+    ) -> Finished | Awaitable[Finished | web.StreamResponse]:
+        """A refusal or a page at once, or else who answers. Thousands of requests may wait for that
+        answer, so this is no coroutine of its own.
+        """
         try:
             authority, target = _absolute_form(http.raw_path)
             self._admit(http, authority)
@@ -112,12 +116,15 @@ class Front:
             return refused
         operation = request.operation
         if operation is not None and operation.kind == "mcp":
-            return await self._serve_mcp(http, request)
+            return self._serve_mcp(http, request)
         if operation is not None and operation.streams:
             request.format = "json"  # the format of a refusal that comes before negotiation
-            return await self._streams.serve(http, request)
+            return self._streams.serve(http, request)
         if http.method in ("GET", "HEAD"):
-            return await self._dispatch.perform(request)
+            return self._dispatch.perform(request)
+        return self._perform_with_body(http, request)
+
+    async def _perform_with_body(self, http: web.BaseRequest, request: Request) -> Finished:
         with self._in_flight.share(request_source(http)) as share:
             request.body = lambda: self._body(http, share)
             return await self._dispatch.perform(request)
@@ -176,7 +183,7 @@ def _request(http: web.BaseRequest) -> Request:
         agent=headers.get("X-Agent"),
         front=headers.get("X-Human-Front"),
         key=lease_key(headers.get("X-Lease-Key")),
-        authorization=headers.getall("Authorization", []),
+        authorization=headers.getall("Authorization", ()),
         ticket=ticket_in(headers.get("Sec-WebSocket-Protocol", "")),
         if_stop=headers.get("If-Stop"),
         idempotency_key=headers.get("Idempotency-Key"),

@@ -20,9 +20,9 @@ UPGRADE = (
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
     "Sec-WebSocket-Version: 13",
 )
-# A thousand take 13, 17, 21 and 22 KB each. Of fewer, what is allocated once counts for more.
+# A thousand take 12, 17, 21 and 22 KB each. Of fewer, what is allocated once counts for more.
 KINDS = {
-    "long-poll": ("/events?timeout=120&types=stopped", (), 15),
+    "long-poll": ("/events?timeout=120&types=stopped", (), 14),
     "SSE": ("/events/stream", (), 18),
     "/logs": ("/logs", UPGRADE, 24),
     "/debug": ("/debug", UPGRADE, 25),
