@@ -16,6 +16,7 @@ from debug_relay.protocol.models.breakpoints import ExceptionBreakpoints, SetExc
 from debug_relay.protocol.wire import breakpoint_requests
 from debug_relay.worker.breakpoints.requests import bad_condition
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
+from debug_relay.worker.debugger.changes import NO_ANSWER, ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
@@ -26,6 +27,7 @@ from debug_relay.worker.state.settings import Settings
 _NEVER: Final = frozenset({"SystemExit", "StopIteration", "StopAsyncIteration", "GeneratorExit"})
 # The probe's names of the filters.
 _TABLES: Final = {"raised": "raised", "uncaught": "uncaught", "user_unhandled": "user"}
+_ALL: Final = "exceptions"  # the id of their changes: they are sent together
 _NO_PROBE: Final = (
     "This session has no probe (attached by port): only filters work, not types, condition or "
     "raised_in"
@@ -39,6 +41,7 @@ class ExceptionFilters:
         log: SessionLog,
         publication: Publication,
         hub: Hub,
+        changes: ProgramChanges,
         probes: ProbeClient,
         breakpoints: Breakpoints,
     ) -> None:
@@ -46,6 +49,7 @@ class ExceptionFilters:
         self._log = log
         self._publication = publication
         self._hub = hub
+        self._changes = changes
         self._probes = probes
         self._breakpoints = breakpoints
         self._wanted = ExceptionBreakpoints(filters=["uncaught"], types=[])
@@ -106,7 +110,7 @@ class ExceptionFilters:
 
     async def _changed(self) -> ExceptionBreakpoints:
         self._problem = None
-        await self._hub.each(self._hub.taking_changes(), self.begin)
+        await self._changes.make(self.begin, [_ALL])
         self._publication.changed()
         self._publication.save()
         return await self.shown()
@@ -130,10 +134,10 @@ class ExceptionFilters:
                     server, breakpoint_requests.KnownTypes(types=wanted.types)
                 )
 
-            probed = self._probes.probed()
+            probed = self._changes.answering(self._probes.probed())
             self._known.update(*await self._hub.each(probed, ask))
         unknown = [name for name in wanted.types if name not in self._known]
-        notes = [self._problem] if self._problem else []
+        notes = [note for note in (self.untaken(), self._problem) if note]
         if never := [name for name in wanted.types if name.rpartition(".")[2] in _NEVER]:
             notes.append(f"{', '.join(never)} ends a program or a loop: the program never stops")
         if unknown:
@@ -152,6 +156,10 @@ class ExceptionFilters:
             unknown_types=unknown,
             message="; ".join(notes) or None,
         )
+
+    def untaken(self) -> str | None:
+        """Says so, if the program has not taken the filters yet."""
+        return None if self._changes.has_taken(_ALL) else NO_ANSWER.format(what="these filters")
 
     def _is_plain(self) -> bool:
         return any(not server.engine.can.decide_stops for server in self._hub.taking_changes())

@@ -33,6 +33,7 @@ from debug_relay.worker.breakpoints.sync import BreakpointSync
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 from debug_relay.worker.breakpoints.verification import Batch, Verifier
 from debug_relay.worker.breakpoints.watchpoints import WatchedFrames
+from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
@@ -46,6 +47,7 @@ class Breakpoints:
         self,
         core: Core,
         hub: Hub,
+        changes: ProgramChanges,
         probes: ProbeClient,
         stops: Stops,
         interpreters: InterpreterCache,
@@ -56,9 +58,11 @@ class Breakpoints:
         self._hub = hub
         self._table = BreakpointTable()
         self._frames = WatchedFrames(hub, stops)
-        self._sync = BreakpointSync(core.settings, hub, probes, self._table, send_exceptions)
+        self._sync = BreakpointSync(
+            core.settings, hub, changes, probes, self._table, send_exceptions
+        )
         self._published = PublishedBreakpoints(
-            self._table, self._sync, hub, core.log, core.publication
+            self._table, self._sync, hub, changes, core.log, core.publication
         )
         self.verifier = Verifier(core.settings, interpreters)
         self.events = BreakpointEvents(self._table, self._published)
@@ -267,9 +271,8 @@ class Breakpoints:
         if file:
             wanted = await asyncio.to_thread(os.path.realpath, self.verifier.absolute(file))
         entries = self._table if wanted is None else self._table.in_file(wanted)
-        return [
-            self.show(entry) for entry in entries if verified is None or entry.verified is verified
-        ]
+        shown = [self.show(entry) for entry in entries]
+        return [one for one in shown if verified is None or one.verified is verified]
 
     async def one(self, id: str) -> Breakpoint:
         await self._sync.refresh_counts()

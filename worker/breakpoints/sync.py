@@ -15,6 +15,7 @@ from debug_relay.worker.breakpoints import functions
 from debug_relay.worker.breakpoints.plain_sync import PlainSync
 from debug_relay.worker.breakpoints.probe_sync import ProbeSync
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
+from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
@@ -26,12 +27,14 @@ class BreakpointSync:
         self,
         settings: Settings,
         hub: Hub,
+        changes: ProgramChanges,
         probes: ProbeClient,
         table: BreakpointTable,
         send_exceptions: Callable[[DebugServer], Awaitable[None]],
     ) -> None:
         """`send_exceptions` sends the exception breakpoints to a debug server."""
         self._hub = hub
+        self._changes = changes
         self._probes = probes
         self._table = table
         self._by_probe = ProbeSync(probes, table)
@@ -44,8 +47,8 @@ class BreakpointSync:
         return self._by_probe if server.engine.can.decide_stops else self._by_dap
 
     def probed(self) -> list[DebugServer]:
-        """The servers that `outdated` asks."""
-        return self._probes.probed()
+        """The programs with the probe that answer now."""
+        return self._changes.answering(self._probes.probed())
 
     def new_run(self) -> None:
         """Clear what was of former programs: counts, changes, and watchpoints on their objects."""
@@ -69,28 +72,26 @@ class BreakpointSync:
             known = [self._table.one(id) for id in ids if id in self._table]
             await self._way_to(server).set(server, known, fresh)
 
-        await self._hub.each(self._hub.taking_changes(), send)
+        await self._changes.make(send, ids)
 
     async def send_early(self, entries: list[Entry]) -> None:
         """Send entries before the table has them, so that a line is in the programs when a caller
         can read that it is verified.
         """
-        await self._hub.each(
-            self._probes.probed(), lambda server: self._by_probe.set(server, entries)
+        await self._changes.make(
+            lambda server: self._by_probe.set(server, entries),
+            [entry.id for entry in entries],
+            to=self._probes.probed(),
         )
 
     async def forget(self, entries: list[Entry]) -> None:
         """Remove entries from the programs; the table has them no more."""
-        await self._hub.each(
-            self._hub.taking_changes(), lambda server: self._way_to(server).forget(server, entries)
-        )
+        await self._changes.make(lambda server: self._way_to(server).forget(server, entries))
 
     async def suspend(self, on: bool) -> None:
         """Suspend all breakpoints in all programs, or end that."""
         self._table.suspended = on
-        await self._hub.each(
-            self._hub.taking_changes(), lambda server: self._way_to(server).suspend(server)
-        )
+        await self._changes.make(lambda server: self._way_to(server).suspend(server))
 
     # -- requests to the programs that have the probe
 
@@ -103,7 +104,7 @@ class BreakpointSync:
         async def ask(server: DebugServer) -> dict[str, breakpoint_requests.FoundFunction]:
             return await self._probes.ask(server, breakpoint_requests.Inherited(ids=list(missed)))
 
-        for answer in await self._hub.each(self._probes.probed(), ask):
+        for answer in await self._hub.each(self.probed(), ask):
             for id, found in answer.items():
                 if found.places and id in self._table:
                     entry = replace(self._table.one(id))
@@ -122,7 +123,7 @@ class BreakpointSync:
                 server, breakpoint_requests.Outdated(paths=sorted(paths))
             )
 
-        reported = await self._hub.each(self._probes.probed(), ask)
+        reported = await self._hub.each(self.probed(), ask)
         return {path: frozenset(pid for pid, old in reported if path in old) for path in paths}
 
     # -- counts
@@ -137,7 +138,7 @@ class BreakpointSync:
     async def refresh_counts(self) -> None:
         """Ask the programs that could not share memory with us for their counts."""
         for server, counts in list(self._counts.items()):
-            if not counts.shared and not server.lost:
+            if not (counts.shared or server.lost or self._changes.is_late(server)):
                 counts.reported = await self._probes.ask(server, breakpoint_requests.Hits())
 
     def server_gone(self, server: DebugServer) -> None:

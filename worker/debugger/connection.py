@@ -65,6 +65,7 @@ class DebugServer(asyncio.Protocol):
         self.resumes = 0  # how often we have resumed all its threads
         # One question at a time is put to its stopped threads, and no thread is resumed meanwhile.
         self.evaluating = asyncio.Lock()
+        self.changing = asyncio.Lock()  # changes are sent to it one after another
         self.initialized = asyncio.Event()  # it takes breakpoints now
         self.has_greeted = False  # it has sent a DAP message
         self.why_lost = ""

@@ -121,4 +121,7 @@ async def set_exception_breakpoints(ide: JoinedIde, arguments: a.SetExceptionBre
     async with ide.changing:
         with session.access.calling("set-exception-breakpoints", ide.caller, None):
             await session.exceptions.also(ide.name, wanted)
-    return {"breakpoints": [{"verified": name in _FILTERS} for name in arguments.filters]}
+    rows: list[Body] = [{"verified": name in _FILTERS} for name in arguments.filters]
+    if untaken := session.exceptions.untaken():
+        rows = [{"verified": False, "message": untaken} for _ in rows]
+    return {"breakpoints": rows}

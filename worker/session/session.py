@@ -20,6 +20,7 @@ from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee.handshake import Handshake, NewServers
 from debug_relay.worker.debuggee.launch_plan import LaunchPlanner
 from debug_relay.worker.debuggee.restart import RestartPlanner
+from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
 from debug_relay.worker.debugger.parts import Debugging
@@ -99,6 +100,7 @@ class Session:
         settings, lifecycle = self.settings, self.lifecycle
         log, publication = self.log, self.publication
         hub = self.hub = Hub(settings.request_timeout)
+        self.program_changes = ProgramChanges(hub)
         probes = self.probes = ProbeClient(hub)
         debuggee = self.debuggee = Debuggee(log)
         stops = self.stops = Stops(hub, lifecycle, log, publication, settings.params.stop_id)
@@ -112,6 +114,7 @@ class Session:
         self.breakpoints = Breakpoints(
             self.core,
             hub,
+            self.program_changes,
             probes,
             stops,
             self.interpreters,
@@ -121,7 +124,7 @@ class Session:
             debuggee.program.script if debuggee.program is not None else None
         )
         self.exceptions = ExceptionFilters(
-            settings, log, publication, hub, probes, self.breakpoints
+            settings, log, publication, hub, self.program_changes, probes, self.breakpoints
         )
         self.log_points = LogPoints(log, self.breakpoints)
         self.run_to_line = RunToLine(hub, probes, debuggee, self.breakpoints)
@@ -299,6 +302,7 @@ class Session:
         await self.limits.close()
         await self.debug_events.close()
         await self.traces.close()
+        await self.program_changes.close()
         await self.breakpoints.close()
         await self.reports.close()
         self.hub.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,9 @@ def test_a_program_that_answers_nobody(relay: Client, source: Write) -> None:
         buffer = ctypes.create_string_buffer(1)
         print("reading", flush=True)
         ctypes.PyDLL(None).read(0, buffer, 1)
+        input(), input()  # the rest of that line, and another
+        print("next")  # @next
+        print("last")  # @last
         """
     )
     with relay.session(stop_on_entry=True) as session, Ide(session) as ide:
@@ -105,11 +109,35 @@ def test_a_program_that_answers_nobody(relay: Client, source: Write) -> None:
         ide.ask("continue", threadId=thread)
         ide.event("output", output="reading\n")
         assert list(names(ide).values()) == [thread]
+        # Breakpoints are pending until the program takes them; nobody waits long for that.
+        begun = time.monotonic()
+        agents = session.break_at(program, program["next"])
+        assert (agents["verified"], "does not answer" in agents["message"]) == (False, True)
+        (listed,) = session.get("/breakpoints", verified="false").ok()["breakpoints"]
+        assert listed["message"] == agents["message"]
+        assert session.get("/breakpoints", verified="true").ok()["total"] == 0
         # An IDE that leaves now leaves nothing behind.
         with Ide(session) as other:
-            other.join()
+            other.join({str(program.path): [program["next"], program["last"]]})
+            rows = other.break_at(program.path, program["last"], program["next"])
+            rows += other.ask("setExceptionBreakpoints", filters=["raised"])["breakpoints"]
+            assert [row["verified"] for row in rows] == [False] * 3
+            assert all("does not answer" in row["message"] for row in rows)
+            session.delete(f"/breakpoints/{agents['id']}").ok()
+            other.break_at(program.path, program["last"])
+            other.ask("setExceptionBreakpoints", filters=[])
+            assert time.monotonic() - begun < 20
             ide.close()
             eventually(lambda: session.get().ok()["lease"] is None)
-            eventually(lambda: session.get("/exception-breakpoints").ok()["message"] is None)
+            filters = "/exception-breakpoints"
+            eventually(lambda: "also stops" not in (session.get(filters).ok()["message"] or ""))
             session.post("/input", {"input": "x\n"}).ok()
+            other.event("breakpoint", reason="changed")
+            eventually(lambda: session.get(filters).ok()["message"] is None)
+            (taken,) = session.get("/breakpoints", verified="true").ok()["breakpoints"]
+            assert (taken["line"], taken["message"]) == (program["last"], None)
+            session.post("/input", {"input": "x\n"}).ok()
+            stop, line = other.stopped()
+            assert line == program["last"]
+            other.ask("continue", threadId=stop["threadId"])
             assert other.event("exited") == {"exitCode": 0}
