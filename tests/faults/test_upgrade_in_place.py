@@ -20,7 +20,7 @@ from tests.kit.client import Session
 from tests.kit.relay import Relay
 from tests.kit.running import Running
 from tests.kit.source import Source
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 FOLDERS = ("protocol", "supervisor", "worker")
 UNREADABLE = (

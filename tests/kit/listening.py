@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.kit.relay import eventually
+from tests.meta.documents import block
 
 _NUMBERS = itertools.count(os.getpid() * 101)
 
@@ -33,13 +35,14 @@ class Listening:
         self, program: Path, port: int | None = None, wait: bool = False, **env: str
     ) -> None:
         self.port = port or free_port()
+        documented = shlex.split(block("debugpy-listen"))
+        filled = {
+            "python": [sys.executable, "-X", "frozen_modules=off"],
+            "0.0.0.0:5678": [f"127.0.0.1:{self.port}", *(["--wait-for-client"] if wait else [])],
+            "serve.py": [str(program)],
+        }
         self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-X", "frozen_modules=off", "-m", "debugpy"),
-                *("--listen", f"127.0.0.1:{self.port}"),
-                *(["--wait-for-client"] if wait else []),
-                str(program),
-            ],
+            [word for written in documented for word in filled.get(written, [written])],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **env},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +90,28 @@ def port_of(session: Session) -> int:
 
 
 def gdb_command(target: str, *commands: str) -> list[str]:
-    lines = [f"target remote {target}", *commands]
+    return _gdb(["-ex", f"target remote {target}"], commands)
+
+
+def _gdb(connecting: list[str], commands: Iterable[str]) -> list[str]:
     quiet = ["gdb", "-q", "--batch", "-nx", "-iex", "set sysroot /", "-iex"]
     quiet += ["set debuginfod enabled off", "-iex", "set auto-load off"]
-    return quiet + [word for line in lines for word in ("-ex", line)]
+    return quiet + connecting + [word for line in commands for word in ("-ex", line)]
 
 
 def lldb_command(port: int, *commands: str) -> list[str]:
-    lines = ["settings set use-color false", f"gdb-remote 127.0.0.1:{port}", *commands]
-    return ["lldb", "-x", "-b"] + [word for line in lines for word in ("-o", line)]
+    return _lldb(["-o", f"gdb-remote 127.0.0.1:{port}"], commands)
+
+
+def _lldb(connecting: list[str], commands: Iterable[str]) -> list[str]:
+    plain = ["lldb", "-x", "-b", "-o", "settings set use-color false"]
+    return plain + connecting + [word for line in commands for word in ("-o", line)]
+
+
+def documented_command(line: str, *commands: str) -> list[str]:
+    """A debugger's command line as a guide has it, and what is typed to the debugger then."""
+    name, *connecting = shlex.split(line)
+    return {"gdb": _gdb, "lldb": _lldb}[name](connecting, commands)
 
 
 def said(command: list[str], **options: Any) -> str:

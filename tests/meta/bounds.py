@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 PAGE = ROOT / "docs" / "bounds.md"
 PACKAGES = ("protocol", "supervisor", "worker")

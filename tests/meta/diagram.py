@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 from debug_relay.protocol.state import mermaid
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 from tests.meta.test_import_law import LAW
 
 ARCHITECTURE = ROOT / "docs" / "architecture"

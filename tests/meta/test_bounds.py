@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 from tests.meta.bounds import NO_BOUNDS, PAGE, agreements, bounds, page
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 
 def test_every_bound_says_what_it_bounds():

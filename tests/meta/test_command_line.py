@@ -11,7 +11,7 @@ import pytest
 from debug_relay.protocol.docs.client_table import client_table
 from debug_relay.supervisor.cli.client.parser import Command, parser_of
 from debug_relay.supervisor.cli.main import WORDS, command_module
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 from tests.meta.test_layers import imported
 
 CLI = ROOT / "supervisor" / "cli"

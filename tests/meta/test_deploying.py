@@ -1,4 +1,4 @@
-"""The files that docs/guide/deploying.md shows are sound."""
+"""What the guides show and no test starts is sound."""
 
 from __future__ import annotations
 
@@ -12,16 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.meta.examples import ROOT
+from tests.meta.documents import block
 
-GUIDE = ROOT / "docs" / "guide" / "deploying.md"
 PATH = os.pathsep.join([f"{sys.prefix}/bin", os.environ["PATH"]])
-
-
-def shown(mark: str) -> str:
-    found = re.search(rf"<!-- {mark} -->\n```\w+\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert found is not None
-    return found[1]
 
 
 def run(*command: str) -> str:
@@ -38,16 +31,16 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
         pytest.skip("systemd-analyze is not installed")
     unit = tmp_path / "debug-relay.service"
     # It looks for the command; that of the guide lies in a home directory.
-    unit.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", shown("unit"), flags=re.M))
+    unit.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", block("unit"), flags=re.M))
     run(analyze, "verify", str(unit))
 
 
 def test_the_commands_exist() -> None:
-    [command] = re.findall(r"^ExecStart=\S+/debug-relay (.*)$", shown("unit"), re.M)
+    [command] = re.findall(r"^ExecStart=\S+/debug-relay (.*)$", block("unit"), re.M)
     word, *options = command.split()
     usage = run("debug-relay", word, "--help")
     assert [option for option in options if option not in usage] == []
-    pod = yaml.safe_load(shown("pod"))
+    pod = yaml.safe_load(block("pod"))
     relay = pod["spec"]["containers"][1]
     assert relay["command"][1:] == [word]
     assert pod["spec"]["shareProcessNamespace"] is True
@@ -56,3 +49,9 @@ def test_the_commands_exist() -> None:
         mount["mountPath"] for one in pod["spec"]["containers"] for mount in one["volumeMounts"]
     }
     assert mounted == {"/opt/relay"}
+
+
+def test_the_usage_of_stdio_is_that_of_its_help() -> None:
+    help = run("debug-relay", "stdio", "--help")
+    for option in re.findall(r"--\w[\w-]*", block("stdio-usage")):
+        assert option in help

@@ -11,7 +11,7 @@ from debug_relay.protocol.errors import Code
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import VERSION
 from tests.meta.diagram import GENERATED, current
-from tests.meta.examples import PAGES, ROOT
+from tests.meta.documents import PAGES, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = ROOT / "docs" / "guide"

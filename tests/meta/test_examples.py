@@ -1,8 +1,9 @@
-"""Every shell example of the documents does what it says."""
+"""Every block of the documents does what it says, or says why no test runs it."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,12 +13,28 @@ import pytest
 
 from tests.kit.client import Client
 from tests.meta.diagram import current
-from tests.meta.examples import CI, COPY, ROOT, RUN, Example, examples
+from tests.meta.documents import (
+    CI,
+    COPY,
+    NOT_RUN,
+    PARSED,
+    ROOT,
+    RUN,
+    SHELL,
+    TEST,
+    Example,
+    blocks,
+    name_of,
+)
 
 WRITTEN_ADDRESS = "http://127.0.0.1:5679/api/v1"
 WRITTEN_FOLDER = "/tmp/"
 SECONDS = 180  # a bound, which a busy machine keeps too
-ALL = examples()
+ALL = blocks()
+# The blocks of these pages that have no language are drawings.
+DRAWN = "docs/architecture/"
+# Generated from the examples that tests/contract/api/test_openapi_live.py compares with replies.
+GENERATED = "docs/reference.md"
 
 
 def marked(mark: str) -> list[Example]:
@@ -49,16 +66,35 @@ def check_shown(example: Example, printed: str) -> None:
         at = found + len(line)
 
 
-def test_every_example_says_how_it_is_run():
-    known = {RUN, COPY}
+def says_what_becomes_of_it(example: Example) -> bool:
+    mark = example.mark
+    if mark in (RUN, COPY) or mark.startswith(CI):
+        return example.language in SHELL
+    reason = mark.removeprefix(NOT_RUN)
+    if mark.startswith(PARSED):
+        reason = mark.partition("; ")[2]
+    return mark.startswith(TEST) or (reason != mark and len(reason.split()) > 4)
+
+
+def test_every_block_says_what_becomes_of_it():
     unmarked = [
         str(example)
         for example in ALL
-        if example.mark not in known and not example.mark.startswith(CI)
+        if not says_what_becomes_of_it(example)
+        and not (example.page.startswith(DRAWN) and example.language in ("", "mermaid"))
+        and example.page != GENERATED
     ]
     assert unmarked == []
     assert marked(RUN)
     assert marked(COPY)
+
+
+def test_a_test_takes_each_block_that_has_a_name():
+    names = [name for example in ALL if (name := name_of(example.mark))]
+    assert sorted(set(names)) == sorted(names)
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    taken = set(re.findall(r"\bblock\(\s*\"([\w-]+)\"\)", tests))
+    assert taken == set(names)
 
 
 def test_what_is_marked_for_ci_is_run_there():

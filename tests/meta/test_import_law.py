@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 LAW = {
     "protocol": """

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.source import interpreters
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 FOLDERS = ("protocol", "supervisor", "worker")
 # These run in interpreters of the user's choice.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from debug_relay.protocol.version import VERSION
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 FOLDERS = ("protocol", "supervisor", "worker")
 DATA = (

@@ -17,7 +17,7 @@ from msgspec.structs import fields
 from debug_relay.protocol.wire import breakpoint_requests, live_answers, probe_events
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as messages
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 PROBE = ROOT / "worker" / "probe"
 # What does a request that is registered by an expression other than a function of the same module.

@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 ALLOWED = 0
 BARE = re.compile(r"(?:Who|What|Those|That|Of|By|As|Whoever|Whatever|Where)\b", re.IGNORECASE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 SOFT_MODULE, HARD_MODULE = 450, 600
 SOFT_FUNCTION, HARD_FUNCTION = 60, 80

@@ -7,7 +7,7 @@ import re
 
 from debug_relay.protocol.version import FIRST_PYTHON, LAST_PYTHON, PYTHONS
 from tests.kit.source import PYTHONS as TESTED
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 _RANGE = re.compile(r"3\.8 to 3\.\d+")
 

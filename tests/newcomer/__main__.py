@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 PAGE = ROOT / "docs" / "guide" / "newcomer.md"
 SHOP = """\
@@ -45,6 +45,7 @@ A transcript, made by `python -m tests.newcomer`; do not edit. The times are tho
 with other work going on; most of it is the installation. The first stop was there after
 **{seconds:.0f} seconds**, the installation included.
 
+<!-- not run: tests/newcomer runs the commands and writes this page -->
 ```text
 """
 SECONDS = 600

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import re
 import shutil
 import signal
 import socket
@@ -25,8 +24,8 @@ from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 from tests.kit.tokens import token_command
 from tests.kit.wire import Wire
+from tests.meta.documents import block
 
-ROOT = Path(__file__).parents[3]
 NOBODY = 65534
 NAME = "debug.example"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
@@ -49,11 +48,17 @@ class OpenRelay:
     def __init__(self, folder: Path) -> None:
         self.tokens_file = folder / "tokens.json"
         self.bearer = f"Bearer {self.token('--scope', 'admin', '--name', 'boss')}"
+        # The guide's settings for a proxy; where no test runs one, its user may not exist.
         proxy = [pwd.getpwnam(PROXY_USER).pw_uid] if os.geteuid() == 0 and NGINX else []
+        written = block("behind-a-proxy")
+        config = folder / "relay.toml"
+        config.write_text(
+            written.replace(f'"{NAME}"', f'"{own_address()}", "{NAME}"').replace("[33]", str(proxy))
+        )
+        assert config.read_text().count(own_address()) == written.count("[33]") == 1
         self.relay = Relay(
             folder / "data",
-            *("--host", "0.0.0.0", "--allow-hosts", f"{own_address()},{NAME}"),
-            *(("--allow-uids", str(proxy[0])) if proxy else ()),
+            *("--host", "0.0.0.0", "--config", str(config)),
             env={"OPENCODE_DEBUG_AUTH__TOKENS_FILE": str(self.tokens_file)},
         ).start()
         self.port = self.relay.client.port
@@ -215,10 +220,7 @@ def nginx(opened: OpenRelay, tmp_path: Path) -> Iterator[int]:
         capture_output=True,
         check=True,
     )
-    guide = (ROOT / "docs/guide/operators.md").read_text()
-    documented = re.search(r"<!-- nginx -->\n```nginx\n(.*?)```", guide, re.DOTALL)
-    assert documented is not None
-    site = documented[1]
+    site = block("nginx")
     for written, used in (
         ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
         ("/etc/ssl/certs/debug.example.pem", str(certificate)),

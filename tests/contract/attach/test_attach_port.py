@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from tests.kit.client import Client
 from tests.kit.listening import Listening, SlowTunnel, free_port
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
+from tests.meta.documents import block
 
 # Its second thread only waits.
 PROGRAM = """
@@ -157,11 +159,12 @@ def test_its_children_run_on_undebugged(relay: Client, listening: Callable[[str]
 def test_a_file_that_only_the_program_has(relay: Client, joined: Target) -> None:
     program, target = joined
     nowhere = str(program.path.parent / "nowhere")
-    mappings = [{"local": nowhere, "remote": str(program.path.parent)}]
+    body = block("attach-port").replace("10.0.0.7", "127.0.0.1").replace("5678", str(target.port))
+    body = body.replace("/work/shop", nowhere).replace("/app", str(program.path.parent))
     with relay.session() as session:
         early = session.break_at(f"{nowhere}/program.py", program["line"])
         assert (early["verified"], early["message"][:7]) == (False, "pending")
-        session.post("/attach", {"port": target.port, "path_mappings": mappings}).ok()
+        session.post("/attach", json.loads(body)).ok()
         session.events("stopped", timeout=10)
         place = session.status()["current_location"]
         assert (place["path"], place["line"]) == (f"{nowhere}/program.py", program["line"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.running import Running
 from tests.kit.source import Source
+from tests.meta.documents import block
 
 POOL = """
     import multiprocessing, os, sys, time
@@ -58,7 +60,8 @@ def told(session: Session, reason: str) -> set[int]:
 
 
 def attach(session: Session, pid: int, **fields: Any) -> None:
-    session.post("/attach", {"pid": pid, "connect_timeout": 30, "tree": True, **fields}).ok()
+    documented = json.loads(block("attach-tree"))
+    session.post("/attach", {**documented, "pid": pid, "connect_timeout": 30, **fields}).ok()
 
 
 def paused(session: Session) -> None:

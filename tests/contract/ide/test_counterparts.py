@@ -14,7 +14,7 @@ import pytest
 
 from tests.kit.client import Client
 from tests.kit.source import Source
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT, block
 
 MODULES = ROOT / ".ci" / "node" / "node_modules"  # `.ci/run` installs them
 SCRIPT = Path(__file__).with_name("testsupport.js")
@@ -74,6 +74,7 @@ def joins_and_leaves(relay: Client, program: Source, folder: Path, command: list
             "LINE": str(program["work"]),
             "NEXT": str(program["next"]),
             "ANSWER": str(answer),
+            "CONFIGURATION": str(folder / "relay.lua"),
             "HOME": str(folder),
             **{f"XDG_{kind}_HOME": str(folder) for kind in ("CONFIG", "DATA", "STATE", "CACHE")},
         }
@@ -104,6 +105,7 @@ def joins_and_leaves(relay: Client, program: Source, folder: Path, command: list
     reason="apt-get install neovim; git clone nvim-dap to .ci/nvim-dap",
 )
 def test_nvim_dap(relay: Client, source: Callable[..., Source], tmp_path: Path) -> None:
+    (tmp_path / "relay.lua").write_text(block("nvim-dap"))
     command = ["nvim", "--headless", "-u", "NONE", "--cmd", f"set rtp+={NVIM_DAP}", "-S", str(LUA)]
     joins_and_leaves(relay, source(PROGRAM), tmp_path, command)
 

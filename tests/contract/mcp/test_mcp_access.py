@@ -7,10 +7,12 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.kit.client import Answer, Client
 from tests.kit.relay import Relay, eventually
 from tests.kit.tokens import with_token
+from tests.meta.documents import block
 
 
 def send(
@@ -71,8 +73,11 @@ def test_hosts_origins_and_verbs(relay: Client):
     relay.call("POST", "/mcp", b"[" * 100_000).refused("INVALID_REQUEST", 400)
     long = {"jsonrpc": "2.0", "id": 1, "method": "x" * 300_000}
     relay.call("POST", "/mcp", long).refused("REQUEST_TOO_LARGE", 413)
-    # Without the header that the protocol demands, as a person types it.
-    bare = relay.call("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    # Without the header that the protocol demands, as a person types it; where the guide says.
+    written = json.loads(block("mcp-servers").splitlines()[0])["mcpServers"]["debug-relay"]["url"]
+    root = Client(relay.url.removesuffix("/api/v1"))
+    list_tools = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    bare = root.post(urlsplit(written).path, list_tools)
     assert "debug_start" in bare.raw.decode()
 
 
@@ -110,6 +115,9 @@ def test_a_client_that_leaves_and_a_relay_that_stops(own_relay: Callable[..., Re
     client = relay.client
     started = call(client, "debug_start", code="while True: pass", wait=0)
     assert started[0] is False, started
+    refused = call(client, "debug_inspect", what="variables")
+    id = client.get("/sessions").ok()["items"][0]["session_id"]
+    assert refused == (True, block("mcp-refusal").replace("sess_1a2b3c4d", id).strip())
     sockets = [waiting(client) for _ in range(5)]
     eventually(lambda: relay.calls() == 5, what="they wait")
     for sock in sockets[1:]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.client import Client
-from tests.meta.examples import ROOT
+from tests.meta.documents import ROOT
 
 MODULES = ROOT / ".ci" / "node" / "node_modules"  # `.ci/run` installs them
 NODE = MODULES / "node" / "bin" / "node"

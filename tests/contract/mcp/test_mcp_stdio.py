@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.kit.stdio_ide import Ide
+from tests.meta.documents import block
 
 DISCOVER = {
     "_meta": {
@@ -32,7 +33,9 @@ class Speaker(Ide):
     """A client that writes messages as it likes."""
 
     def __init__(self, *flags: str) -> None:
-        super().__init__(*flags, word="mcp")
+        servers = map(json.loads, block("mcp-servers").splitlines())
+        [server] = [one for s in servers if "args" in (one := s["mcpServers"]["debug-relay"])]
+        super().__init__(*server["args"][1:], *flags, word=server["args"][0])
         self.id = 0
 
     def ask_for(self, method: str, **params: Any) -> dict[str, Any]:
@@ -102,5 +105,5 @@ def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path):
         timeout=60,
     )
     assert done.returncode == 1
-    assert "pip install 'opencode-debug-relay[mcp]'" in done.stderr
+    assert block("mcp-extra").strip().removeprefix(".venv/bin/") in done.stderr
     assert "Traceback" not in done.stderr

@@ -21,6 +21,7 @@ from tests.kit.command import Shell
 from tests.kit.native import (
     RawDebugger,
     compiled,
+    documented_command,
     gdb_command,
     lldb_command,
     needs,
@@ -28,6 +29,7 @@ from tests.kit.native import (
     said,
 )
 from tests.kit.relay import Relay, eventually
+from tests.meta.documents import block
 
 with_gdb = needs("gcc", "gdbserver", "gdb")
 with_lldb = needs("gcc", "lldb-server", "lldb")
@@ -114,7 +116,9 @@ def test_gdb(relay: Client, program: Path) -> None:
         assert reasons(session) == ["debugger_connected", "debugger_left"]
         # Another run, to its end under gdb.
         session.post("/restart", {"args": ["end"]}).ok()
-        told = said(gdb_command(f":{port_of(session)}", "continue"))
+        by_gdb = block("native-debuggers").splitlines()[0]
+        by_gdb = by_gdb.replace("40123", str(port_of(session))).replace("./server", str(program))
+        told = said(documented_command(by_gdb, "continue"))
         assert "exited with code 07" in told
         assert ended(session)["exit_code"] == 7
 
@@ -124,9 +128,10 @@ def test_lldb(relay: Client, program: Path) -> None:
     with relay.session() as session:
         launch(session, program, "end", adapter="lldb-server")
         assert session.get().ok()["debugger"]["adapter"] == "lldb-server"
+        by_lldb = block("native-debuggers").splitlines()[1].replace("40123", str(port_of(session)))
         told = said(
-            lldb_command(
-                port_of(session), "breakpoint set --name add", "continue", "thread backtrace",
+            documented_command(
+                by_lldb, "breakpoint set --name add", "continue", "thread backtrace",
                 "breakpoint delete -f", "detach",
             )
         )  # fmt: skip

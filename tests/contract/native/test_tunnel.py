@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +23,7 @@ from tests.kit.ide import Ide
 from tests.kit.native import (
     RawDebugger,
     compiled,
+    documented_command,
     gdb_command,
     lldb_command,
     needs,
@@ -31,6 +34,7 @@ from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 from tests.kit.streams import connect
 from tests.kit.tokens import new_token, token_command
+from tests.meta.documents import block
 
 WITHIN = 20.0
 MEGABYTE = 1 << 20
@@ -68,12 +72,23 @@ def tunnel_command(session: Session, *words: str) -> list[str]:
     return [*COMMAND, "tunnel", session.id, "--url", session.client.url, *words]
 
 
+def with_commands(**env: str) -> dict[str, str]:
+    """The environment of a shell that finds `debug-relay`."""
+    path = os.pathsep.join([f"{sys.prefix}/bin", os.environ["PATH"]])
+    return {**os.environ, "PATH": path, **env}
+
+
 @contextmanager
-def near(session: Session, token: str | None = None, *words: str) -> Iterator[Near]:
+def near(
+    session: Session, token: str | None = None, *words: str, command: str | None = None
+) -> Iterator[Near]:
+    """`command` is a shell's command for the same, with port 5678."""
     shown = token or session.get().ok()["debugger"]["token"]
     process = subprocess.Popen(
-        tunnel_command(session, "--listen", ":0", *words),
-        env={**os.environ, "OPENCODE_DEBUG_TOKEN": shown},
+        tunnel_command(session, "--listen", ":0", *words)
+        if command is None
+        else ["bash", "-c", command.replace(":5678 ", ":0 ")],
+        env=with_commands(OPENCODE_DEBUG_TOKEN=shown),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -110,18 +125,23 @@ def test_gdb_from_elsewhere(own_relay: Callable[..., Relay], program: Path) -> N
     boss = new_token(relay, "--scope", "admin", "--name", "boss")
     client = relay.client.called(Authorization=f"Bearer {boss}")
     driver = new_token(relay, "--scope", "sessions:write", "--name", "driver")
-    session = launched(client, program)
+    body = json.loads(block("native-launch").replace("/srv/app/build/server", str(program)))
+    session = client.session(name="shop", mode="launch", **body)
     own = session.get().ok()["debugger"]["token"]
-    with near(session) as end:
+    # What the guide shows, but for the address, the token and the ports.
+    exports, listen, by_stdio = block("tunnel").splitlines()
+    exports = exports.replace("https://debug.example", client.url)
+    with near(session, command=f"{exports.replace('odr_…', own)}\nexec {listen}") as end:
         assert end.host == "127.0.0.1"
         told = said(gdb_command(f":{end.port}", "break add", "continue", "print n"))
         assert "$1 = 1" in told
         # The commands line of nobody shows a token.
         for process in [*psutil.Process(relay.pid).children(True), psutil.Process(end.process.pid)]:
             assert not {own, driver, boss} & set(process.cmdline())
-    stdio = "| " + shlex.join(tunnel_command(session, "--stdio"))
-    env = {**os.environ, "OPENCODE_DEBUG_TOKEN": driver}
-    told = said(gdb_command(stdio, "break add", "continue", "print n"), env=env)
+    typed = documented_command(by_stdio.replace("./server", str(program)), "break add", "continue",
+                               "print n")  # fmt: skip
+    told = said(["bash", "-c", f"{exports.replace('odr_…', driver)}\nexec {shlex.join(typed)}"],
+                env=with_commands())  # fmt: skip
     assert "$1 = 0" in told, told
     reasons = [event["body"]["reason"] for event in session.events("process")]
     assert reasons == ["debugger_connected", "debugger_left"] * 2
@@ -146,14 +166,20 @@ def test_lldb_from_elsewhere(relay: Client, program: Path) -> None:
 
 def test_an_ide_from_elsewhere(relay: Client, source: Callable[..., Source]) -> None:
     program = source("for n in range(1000):\n    print(n)  # @line\n")
+    [configuration] = json.loads(block("vscode"))["configurations"]
+    assert (configuration["type"], configuration["request"]) == ("debugpy", "attach")
+    # VS Code sends the whole configuration.
+    attach = {**configuration, **json.loads(block("path-mappings"))}
     with relay.session() as session, near(session) as end:
         session.break_at(program, program["line"])
         session.launch(program)
         with Ide(session, "vscode", peer=end.connected()) as ide:
-            ide.join()
+            ide.join(**attach)
             stop, line = ide.stopped()
             assert (stop["reason"], line) == ("breakpoint", program["line"])
-            assert session.get().ok()["debugger"]["clients"] == ["ide:vscode (human)"]
+            address = session.get().ok()["debugger"]
+            documented = json.loads(block("join-address"))["debugger"]
+            assert {**documented, "uri": address["uri"], "token": address["token"]} == address
         eventually(lambda: not session.get().ok()["debugger"]["clients"])
         assert session.status()["status"] == "paused"
 

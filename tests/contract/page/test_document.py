@@ -18,6 +18,7 @@ from tests.kit.source import Source
 from tests.kit.streams import all_of, received, socket_url
 from tests.kit.tokens import new_token, token_command
 from tests.kit.wire import Wire
+from tests.meta.documents import block
 
 BROWSER = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 PROGRAM = """
@@ -103,6 +104,11 @@ def test_one_socket_drives_every_session(relay: Client, source: Callable[..., So
             "first",
             "second",
         }
+        for line in block("commands").splitlines():
+            socket.send(line.replace("sess_1a2b3c4d", second.id))
+            while (told := received(socket))["kind"] != "result":
+                pass
+            assert (told["id"], told["payload"]["success"]) == (json.loads(line)["id"], True)
         for wrong in ({}, {"session_id": 3}, {"session_id": ""}):
             error = result(socket, "step-over", **wrong)["error"]
             assert error["code"] == "MISSING_PARAMETER"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tests.kit.client import Client
 from tests.kit.source import Source
 from tests.kit.stdio_ide import Ide
+from tests.meta.documents import block
 
 
 def test_what_goes_wrong_is_told_as_an_error_event(relay: Client, source: Callable[..., Source]):
@@ -42,8 +43,9 @@ def test_what_goes_wrong_is_told_as_an_error_event(relay: Client, source: Callab
         ide.expect("initialized")
         again = ide.ask("initialize", "error", file=file)["message"]
         assert again == "Cannot initialize: it is initialized already"
-        error = ide.ask("stepOver", "error")
-        assert error == {"message": "Cannot step: program not started", "command": "stepOver"}
+        error = ide.ask("stepInto", "error")
+        documented = {"type": "event", "event": "error", "data": error}
+        assert documented == json.loads(block("stdio-refusal"))
         for line_number, words in ((3, "line 2"), (99, "has no line 99"), (0, ">= 1")):
             error = ide.ask("setBreakpoint", "error", file=file, line=line_number)
             assert words in error["message"]
@@ -92,6 +94,9 @@ def test_an_uncaught_exception_is_an_error_event_and_takes_its_course(
         error = ide.expect("error")[0]
         assert error["message"] == "ZeroDivisionError: division by zero"
         assert error["location"] == {"file": file, "line": 3, "column": 14}
+        documented = json.loads(block("stdio-exception"))["data"]
+        assert documented["location"].keys() == error["location"].keys()
+        assert {**documented, "location": error["location"]} == error
         assert ide.until("exited") == {"exitCode": 1}
     # The program's input is empty: it does not wait for what no command can send.
     with Ide("--url", relay.url, "--", "x") as ide:

@@ -10,6 +10,7 @@ import pytest
 from tests.kit.client import Client
 from tests.kit.source import Source
 from tests.kit.streams import all_of, connect, curl, needs_curl, received
+from tests.meta.documents import block
 
 COUNTS = """
     import sys
@@ -41,6 +42,13 @@ def test_server_sent_events(relay: Client, source: Callable[..., Source], prefix
         assert (first.event, first.data["output"]) == ("output", "before\n")
         assert stop is not None
         assert (stop.event, stop.data["body"]["reason"]) == ("stopped", "breakpoint")
+        documented = dict(line.split(": ", 1) for line in block("sse-message").splitlines())
+        data = json.loads(documented["data"])
+        assert (documented.keys(), documented["event"]) == ({"id", "event", "data"}, stop.event)
+        assert (data.keys(), data["body"].items() <= stop.data["body"].items()) == (
+            stop.data.keys(),
+            True,
+        )
         session.resume()
         assert [one.event for one in events.until("terminated")] == ["terminated"]
         assert errors.next().data["output"] == "to stderr\n"  # type: ignore[union-attr]
@@ -80,7 +88,7 @@ def test_sockets(relay: Client, source: Callable[..., Source], prefix: str) -> N
         connect(session, "/debug", prefix=prefix, headers={"X-Agent": "eve"}) as debug,
     ):
         first = received(logs)
-        assert first.keys() == {"stream", "text", "timestamp", "cursor"}
+        assert first.keys() == json.loads(block("logs-message")).keys()
         assert (first["stream"], first["text"]) == ("stdout", "before\n")
         debug.send('{"action": "step", "id": "a1"}')
         ack = received(debug)
@@ -93,9 +101,14 @@ def test_sockets(relay: Client, source: Callable[..., Source], prefix: str) -> N
         assert [one["event"] for one in pushed] == ["session", "continued", "stopped"]
         assert {one["session_id"] for one in told} == {session.id}
         assert {one["payload"]["caller"] for one in pushed} == {"eve"}
-        assert pushed[-1].keys() == {
-            "session_id", "kind", "event", "payload", "timestamp", "seq", "cursor"
-        }  # fmt: skip
+        documented = json.loads(block("debug-event"))
+        assert pushed[-1].keys() == documented.keys()
+        assert documented["payload"].keys() <= pushed[-1]["payload"].keys()
+        for line in block("debug-commands").splitlines():
+            debug.send(line)
+            while (answer := received(debug))["kind"] != "result":
+                pushed += [answer] if answer["kind"] == "event" else []
+            assert (answer["id"], answer["payload"]["success"]) == (json.loads(line)["id"], True)
         # Commands that are sent together: the program meets the breakpoint, though setting it takes
         # a while. The echo hides secrets.
         place = {"file": str(program), "line": program["adds"]}
