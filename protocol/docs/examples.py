@@ -422,7 +422,7 @@ HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "If-Stop": (
         "The `stop_id` that the caller has seen. If the program has resumed or stopped "
         "again since, the call is refused with 409 STOP_CHANGED.",
-        {"type": "integer", "minimum": 0, "maximum": 2**53},
+        {"type": "integer", "minimum": 0, "maximum": 10**15 - 1},
     ),
     "Last-Event-ID": (
         "The `id` of the last event that the client has; the stream goes on behind it. It counts "

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from debug_relay.protocol.docs.examples import (
     EXAMPLES,
@@ -29,6 +29,8 @@ from debug_relay.protocol.models.fields import Result, Time
 from debug_relay.protocol.operation_row import Operation, path_variables
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import ANY, State
+from debug_relay.protocol.validation.body_schema import body_rules
+from debug_relay.protocol.validation.cross_field_rules import violations
 
 _Node = dict[str, Any]
 _JSON: Final = "application/json"
@@ -297,12 +299,14 @@ def _body(row: Operation, path: str, parts: _Components) -> _Node | None:
         return None
     required = [name for name in fields.get("required", ()) if name not in variables]
     name = parts.name(row.params) + "Body"
-    schema = {**fields, "title": name, "properties": properties, "required": required}
+    own = {"title": name, "properties": properties, "required": required}
+    schema = {**fields, **own, **body_rules(row.params)}
     if not required:
         del schema["required"]
     example = {k: v for k, v in _example(row).request.items() if k not in variables}
     media = {"schema": parts.shared(name, schema), "example": example}
-    return {"required": bool(required), "content": {_JSON: media}}
+    needed = bool(required or violations(row.params, {}, UNSET))
+    return {"required": needed, "content": {_JSON: media}}
 
 
 def _example(row: Operation) -> Example:

@@ -25,6 +25,16 @@ EventType = Literal[
     "stopped", "continued", "terminated", "output", "breakpoint", "thread", "module",
     "session", "subprocess", "input", "process", "watch",
 ]  # fmt: skip
+_ONE_TYPE: Final = rf"\s*({'|'.join(get_args(EventType))})\s*"
+EventTypes = Annotated[
+    str,
+    Meta(
+        description="Only these types, comma-separated.",
+        examples=["stopped,terminated"],
+        # Only in the schema: the refusal of what reads it names the types that there are.
+        extra_json_schema={"pattern": rf"^({_ONE_TYPE}(,{_ONE_TYPE})*)?$"},
+    ),
+]
 
 
 class GetOutput(SessionParams, kw_only=True):
@@ -84,13 +94,7 @@ class GetEvents(SessionParams, kw_only=True):
 
     cursor: Cursor | None = None
     limit: Limit = 100
-    types: (
-        Annotated[
-            str,
-            Meta(description="Only these types, comma-separated.", examples=["stopped,terminated"]),
-        ]
-        | None
-    ) = None
+    types: EventTypes | None = None
     timeout: Annotated[float, Meta(ge=0, le=300, description="Seconds to wait for an event.")] = 0
 
 
@@ -113,13 +117,7 @@ class StreamEvents(SessionParams, kw_only=True):
     """Follow the events as server-sent events: first those after the cursor, then live."""
 
     cursor: Cursor | None = None
-    types: (
-        Annotated[
-            str,
-            Meta(description="Only these types, comma-separated.", examples=["stopped,terminated"]),
-        ]
-        | None
-    ) = None
+    types: EventTypes | None = None
 
 
 class GetAllEvents(Params, kw_only=True):
@@ -157,13 +155,7 @@ class GetAllEvents(Params, kw_only=True):
         | None
     ) = None
     limit: Limit = 100
-    types: (
-        Annotated[
-            str,
-            Meta(description="Only these types, comma-separated.", examples=["stopped,terminated"]),
-        ]
-        | None
-    ) = None
+    types: EventTypes | None = None
     timeout: Annotated[float, Meta(ge=0, le=300, description="Seconds to wait for an event.")] = 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -220,13 +220,26 @@ class Terminated(Result, kw_only=True):
     signal: str | None = None
 
 
+_BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
+
 class Input(SessionParams, kw_only=True):
     """Write to the program's standard input."""
 
     input: (
         Annotated[str, Meta(description="Text to write; a line needs its own line break.")] | None
     ) = None
-    base64: Annotated[str, Meta(description="Or bytes, in base64.")] | None = None
+    base64: (
+        Annotated[
+            str,
+            Meta(
+                description="Or bytes, in base64.",
+                # Only in the schema: the refusal of what decodes it says more.
+                extra_json_schema={"pattern": _BASE64},
+            ),
+        ]
+        | None
+    ) = None
     eof: Annotated[bool, Meta(description="Close standard input afterwards.")] = False
 
 

@@ -1,6 +1,7 @@
 """Rules for request fields that are valid one by one and wrong together.
 
-`params.examine` calls it with the request as it was sent. One rule per Params that needs one. A
+`params.examine` calls it with the request as it was sent, and the OpenAPI document takes from
+`body_schema` what JSON Schema can say of it. One rule per Params that needs one. A
 rule must accept fields of any shape, because its findings are reported together with those about
 wrong shapes. Rules that need a file or the program are checked where those are.
 """
@@ -90,6 +91,19 @@ _NATIVE_ADVICE: Final = (
 _MODE_ADVICE: Final = 'Send "mode": "launch" with script or module, or "mode": "attach" with port.'
 
 
+# A body has exactly one of these fields, or at least one. The rules below and the OpenAPI document
+# both read them here. A launch without an `adapter` is one of a Python program.
+JUST_ONE: Final[Mapping[type[Params], Sequence[str]]] = {
+    Attach: _TARGETS, Launch: _PROGRAMS, Run: _PROGRAMS, Trace: _ROWS,
+}  # fmt: skip
+AT_LEAST_ONE: Final[Mapping[type[Params], Sequence[str]]] = {
+    ImportSession: _EXPORTED, Input: ("input", "base64", "eof"),
+}  # fmt: skip
+# Values that are as good as none.
+NOTHING: Final[tuple[Any, ...]] = (None, [], {})
+NOTHING_TO_WRITE: Final[tuple[Any, ...]] = (None, "", False)
+
+
 def violations(params: type[Params], sent: Sent, root: Root) -> list[Violation]:
     """At most as many as are reported, and one more if there are more."""
     rule = _RULES.get(params)
@@ -104,7 +118,7 @@ def is_absolute(path: str) -> bool:
 
 
 def _given(sent: Sent, names: Sequence[str]) -> list[str]:
-    return [name for name in names if sent.get(name) not in (None, [], {}, UNSET)]
+    return [name for name in names if sent.get(name) not in (*NOTHING, UNSET)]
 
 
 def _just_one(sent: Sent, names: Sequence[str], advice: str) -> Iterator[Violation]:
@@ -135,7 +149,7 @@ def _create(sent: Sent, root: Root) -> Iterator[Violation]:
     if mode == "launch":
         yield from _launch(sent, sent.get("project_root"))
     elif mode == "attach":
-        yield from _just_one(sent, _TARGETS, _ATTACH_ADVICE)
+        yield from _just_one(sent, JUST_ONE[Attach], _ATTACH_ADVICE)
     else:
         if sent.get("snapshot") not in (None, False, UNSET):
             yield Violation(Problem("snapshot", reason, sent["snapshot"]), _MODE_ADVICE)
@@ -157,8 +171,8 @@ def _config(sent: Sent, _: Root) -> Iterator[Violation]:
 
 
 def _imported(sent: Sent, root: Root) -> Iterator[Violation]:
-    if not _given(sent, _EXPORTED):
-        message = f"there is nothing to import: give any of {', '.join(_EXPORTED)}"
+    if not _given(sent, names := AT_LEAST_ONE[ImportSession]):
+        message = f"there is nothing to import: give any of {', '.join(names)}"
         yield Violation(Problem("config", message), _IMPORT_ADVICE)
     config = sent.get("config")
     for wrong in _config(config, root) if isinstance(config, Mapping) else ():
@@ -204,7 +218,7 @@ def _launch(sent: Sent, root: Root) -> Iterator[Violation]:
             message = "needs adapter gdbserver or lldb-server"
             yield Violation(Problem(name, message, sent[name]), _NATIVE_ADVICE)
     else:
-        yield from _just_one(sent, _PROGRAMS, _LAUNCH_ADVICE)
+        yield from _just_one(sent, JUST_ONE[Launch], _LAUNCH_ADVICE)
     if root is None:
         here = "or create the session with project_root."
         yield from _absolute(
@@ -239,14 +253,14 @@ def _run(sent: Sent, _: Root) -> Iterator[Violation]:
     # Relative files start at the first of these; any text does here.
     yield from _batch(sent, sent.get("cwd") or root or sent.get("script"))
     if isinstance(trace := sent.get("trace"), Mapping):
-        for wrong in _just_one(trace, _ROWS, _TRACE_ADVICE):
+        for wrong in _just_one(trace, JUST_ONE[Trace], _TRACE_ADVICE):
             inside = Problem(f"trace.{wrong.problem.field}", wrong.problem.message)
             yield Violation(inside, wrong.advice)
         yield from _spots(trace, "trace.")
 
 
 def _trace(sent: Sent, _: Root) -> Iterator[Violation]:
-    yield from _just_one(sent, _ROWS, _TRACE_ADVICE)
+    yield from _just_one(sent, JUST_ONE[Trace], _TRACE_ADVICE)
     yield from _spots(sent, "")
 
 
@@ -286,7 +300,7 @@ def _input(sent: Sent, _: Root) -> Iterator[Violation]:
                 Problem("base64", message, encoded[:200]),
                 "Send standard base64, or text in input.",
             )
-    if not sent.get("input") and not encoded and not sent.get("eof"):
+    if all(sent.get(name) in NOTHING_TO_WRITE for name in AT_LEAST_ONE[Input]):
         advice = 'Send {"input": "text\\n"}, base64 or {"eof": true}.'
         message = "there is nothing to write: give input, base64 or eof"
         yield Violation(Problem("input", message, sent.get("input")), advice)

@@ -16,6 +16,7 @@ from debug_relay.protocol.models import relay as server
 from debug_relay.protocol.models.fields import Result
 from debug_relay.protocol.operation_row import Operation, path_variables
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.validation.cross_field_rules import violations
 from debug_relay.protocol.validation.params import convert
 from tests.kit.cases import in_one_test
 from tests.kit.typed import decoded
@@ -130,7 +131,8 @@ def test_a_body_is_required_only_where_a_field_is(row, path):
         if field.required and field.encode_name not in path_variables(path)
     }
     assert set(fields.get("required", ())) == missing
-    assert node["requestBody"]["required"] is bool(missing)
+    refused = violations(row.params, {}, msgspec.UNSET)
+    assert node["requestBody"]["required"] is bool(missing or refused)
     assert fields["additionalProperties"] is False
 
 
@@ -232,6 +234,21 @@ def test_examples_fit_the_schemas_beside_them(row, path):
     for media in (media for content in contents for media in content.values()):
         if "example" in media:
             assert misfits(media["example"], media["schema"]) == []
+
+
+def test_a_body_that_breaks_a_rule_between_fields_does_not_fit_the_schema():
+    for name, body in (
+        ("attach", {"pid": 1, "port": 2}),
+        ("import-session", {"watches": []}),
+        ("input", {"eof": False}),
+        ("launch", {"script": "/a.py", "module": "m"}),
+        ("patch-session", {"project_root": "relative"}),
+        ("run", {}),
+        ("trace", {"at": [], "step": None}),
+    ):
+        row = OPERATIONS[name]
+        assert violations(row.params, body, None), name
+        assert misfits(body, body_schema(row, row.path)), name
 
 
 def test_examples_belong_to_rows():
