@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,8 +48,18 @@ class _Lines(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
+class _WorkerLog(logging.FileHandler):
+    """A file that is opened at the first line. A line is lost if it cannot be opened then, because
+    the disk is full or the directory was removed: no session ends for that.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):
+            super().emit(record)
+
+
 def _log_to(path: Path) -> None:
-    handler = logging.FileHandler(path, delay=True)
+    handler = _WorkerLog(path, delay=True)
     handler.setFormatter(_Lines())
     root = logging.getLogger()
     root.addHandler(handler)

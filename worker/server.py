@@ -110,20 +110,30 @@ class Worker:
         """Check idle time and orphan time, by the monotonic clock: a clock change ends no
         session.
         """
+        failed = ""
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            if any(link.busy for link in self.links) or self.session.joining.clients:
-                self.session.idle.touch()
-            self._collect()
-            self._warn()
-            if self.session.pause_budget.is_spent():
-                await self._let_run()
-            reason = self._overdue()
-            if reason == "terminated" and (await self.retire(pipes_taken=True)).retired:
-                continue
-            if reason is not None:
-                log.info("worker.ending", extra={"fields": {"reason": reason}})
-                await self.end(None, reason)
+            try:
+                await self._tick()
+                failed = ""
+            except Exception as error:
+                # Nobody else ends a worker without a supervisor, so the clock never stops.
+                if failed != (failed := repr(error)):
+                    log.exception("clock.failed")
+
+    async def _tick(self) -> None:
+        if any(link.busy for link in self.links) or self.session.joining.clients:
+            self.session.idle.touch()
+        self._collect()
+        self._warn()
+        if self.session.pause_budget.is_spent():
+            await self._let_run()
+        reason = self._overdue()
+        if reason == "terminated" and (await self.retire(pipes_taken=True)).retired:
+            return
+        if reason is not None:
+            log.info("worker.ending", extra={"fields": {"reason": reason}})
+            await self.end(None, reason)
 
     def _collect(self) -> None:
         """Collect ended orphans of the program, which this worker has adopted."""
@@ -184,7 +194,9 @@ class Worker:
             return Retired(retired=False)
         blueprint = session.blueprints.draw()
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end(None, "terminated"), name="ending")
+            self._ending = asyncio.create_task(
+                self._end_by(None, None, "terminated"), name="ending"
+            )
         return Retired(
             retired=True,
             blueprint=blueprint,
@@ -212,8 +224,13 @@ class Worker:
         self, caller: Caller | None, terminate: bool | None, reason: EndReason
     ) -> SessionDeleted:
         """End the session; the events of the end name the caller that requested it."""
-        with self.session.callers.ending(caller):
-            return await self._end(terminate, reason)
+        try:
+            with self.session.callers.ending(caller):
+                return await self._end(terminate, reason)
+        finally:
+            # A session ends once. Whatever of it has failed, such as a file in a directory that
+            # was removed, the worker ends, and all that it has started.
+            self.ended.set()
 
     async def _end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted:
         session = self.session
@@ -250,7 +267,6 @@ class Worker:
         )
         session.publication.save()
         await session.record.settled()
-        self.ended.set()
         return answer
 
     async def _join(self, reader: StreamReader, writer: StreamWriter) -> None:
@@ -277,8 +293,10 @@ async def main(params: WorkerParams, ready: Callable[[], None]) -> None:
     try:
         await worker.serve(ready)
     finally:
-        await worker.session.close()
-        target = worker.session.debuggee.target
-        if target is None or not target.keeps_children:
-            # gdb at work is left to end by itself: to signal it would kill the program it is in.
-            descendants.end_descendants(time.monotonic() + 5.0, own_processes.outliving())
+        try:
+            await worker.session.close()
+        finally:
+            target = worker.session.debuggee.target
+            if target is None or not target.keeps_children:
+                # gdb at work is left to end by itself: a signal to it would kill the program.
+                descendants.end_descendants(time.monotonic() + 5.0, own_processes.outliving())

@@ -9,8 +9,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 __all__ = ["UNSET", "Params", "Result", "Struct", "UnsetType", "always"]
 
 
-class Params(Struct, forbid_unknown_fields=True):
-    """The input of one operation: path variables, query and body together."""
+class Params(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The input of one operation: path variables, query and body together.
+
+    A worker gets only what the caller gave. A worker that an earlier version of the relay has
+    started refuses fields that it does not know; so it only refuses calls that have such a field.
+    """
 
 
 class Result(Struct, omit_defaults=True):

@@ -24,7 +24,7 @@ _WallSeconds = Annotated[
 _OutputRate = Annotated[int, Meta(ge=0, description="Output rate, averaged over two seconds.")]
 
 
-class Limits(Params, kw_only=True, omit_defaults=True):
+class Limits(Params, kw_only=True):
     """Limits on the whole process tree of a session; 0 means no limit."""
 
     memory_bytes: _MemoryBytes = 0

@@ -75,7 +75,7 @@ def read_import(sent: ImportSession, settings: Settings) -> Blueprint:
         missing_env=sent.missing_env,
         missing_fields=list(sent.missing_fields),
         breakpoints=[_breakpoint(given_fields(spec)) for spec in sent.breakpoints],
-        exception_breakpoints=None if exceptions is None else msgspec.to_builtins(exceptions),
+        exception_breakpoints=None if exceptions is None else msgspec.structs.asdict(exceptions),
         watches=[{"expression": watch.expression} for watch in sent.watches],
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -39,6 +40,23 @@ def test_an_orphaned_worker_ends_itself_and_its_program(
     shown = relay.client.get(f"/sessions/{session.id}").ok()
     assert (shown["status"], shown["previous_status"]) == ("created", "paused")
     assert shown["restored"] is True
+
+
+def test_an_orphaned_worker_ends_although_its_directories_are_gone(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay(env={"OPENCODE_DEBUG_SESSIONS__ORPHAN_TIMEOUT": "0.5"})
+    program = source(STANDING)
+    sessions = [relay.client.session() for _ in range(2)]
+    sessions[0].break_at(program, program["here"])
+    sessions[0].launch(program)
+    workers = [relay.worker(session.id) for session in sessions]
+    relay.kill()
+    shutil.rmtree(relay.run_dir)
+    shutil.rmtree(relay.data_dir)
+    for worker in workers:
+        eventually(lambda w=worker: not w.is_running() or w.status() == psutil.STATUS_ZOMBIE)
+    assert marked(sessions[0].id) == []
 
 
 def test_a_worker_with_a_supervisor_is_no_orphan(own_relay: Callable[..., Relay]) -> None:

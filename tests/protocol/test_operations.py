@@ -7,11 +7,13 @@ import re
 import pytest
 
 from debug_relay.protocol.errors import COMMON, COMMON_SESSION, ERRORS, Code
+from debug_relay.protocol.models.breakpoints import SetBreakpoints
 from debug_relay.protocol.models.fields import Params, Result, SessionParams
 from debug_relay.protocol.operation_row import Operation, path_variables
 from debug_relay.protocol.operations import END_SESSION, OPERATIONS, _table
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.state import ANY
+from debug_relay.protocol.wire.envelope import encode_json
 from tests.kit.cases import in_one_test
 
 ROWS = list(OPERATIONS.values())
@@ -122,3 +124,11 @@ def test_rows_that_fight_are_refused(rows: list, words: str):
 def test_path_variables():
     assert path_variables("/a/{b}/c/{d}") == ["b", "d"]
     assert path_variables("/a") == []
+
+
+def test_a_worker_gets_only_the_fields_that_were_given() -> None:
+    """A worker of an earlier version refuses fields that it does not know."""
+    for row in OPERATIONS.values():
+        assert row.params.__struct_config__.omit_defaults, row.name
+    sent = encode_json(SetBreakpoints(session_id="s", file="/a.py", line=3))
+    assert sent == b'{"session_id":"s","file":"/a.py","line":3}'

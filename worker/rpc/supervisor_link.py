@@ -230,14 +230,13 @@ class SupervisorLink(asyncio.Protocol):
             return Problems(await self._worker.session.breakpoints.problems(batch))
         decode = _DECODERS.get(head.operation)
         if decode is None:
-            raise RelayError(
-                Code.INVALID_SESSION_STATE,
-                f"The worker of this session is of version {VERSION}, which has no "
-                f"{head.operation}",
-                "Create a new session with POST /api/v1/sessions: its worker is of the relay's "
-                "version.",
-            )
-        return await perform(Call(self._worker.session, head, abandoned), decode(payload))
+            raise _of_another_version(f"which has no {head.operation}")
+        try:
+            params = decode(payload)
+        except msgspec.ValidationError as error:
+            # The supervisor has checked the parameters by its own version's models.
+            raise _of_another_version(f"whose {head.operation} differs: {error}") from None
+        return await perform(Call(self._worker.session, head, abandoned), params)
 
     def _mistake(self, head: RequestHead, error: Exception) -> RelayError:
         error_id = os.urandom(6).hex()
@@ -260,6 +259,15 @@ class SupervisorLink(asyncio.Protocol):
             operation=head.operation,
             log_file=str(self._worker.session.settings.folder / "worker.log"),
         )
+
+
+def _of_another_version(what: str) -> RelayError:
+    return RelayError(
+        Code.INVALID_SESSION_STATE,
+        f"The worker of this session is of version {VERSION}, {what}",
+        "Leave out what is new, or create a new session with POST /api/v1/sessions: its worker is "
+        "of the relay's version.",
+    )
 
 
 # -- replies as bytes
