@@ -113,6 +113,7 @@ def test_against_a_relay(example: Example, relay: Client, tmp_path: Path):
     script = script.replace(WRITTEN_FOLDER, f"{tmp_path}/")
     # The commands of the virtual environment, which find the relay.
     path = os.pathsep.join([f"{sys.prefix}/bin", os.environ["PATH"]])
+    (tmp_path / ".venv").symlink_to(sys.prefix)
     shown = shell(script, tmp_path, PATH=path, OPENCODE_DEBUG_URL=relay.url)
     check_shown(example, shown)
     assert relay.get("/sessions").ok()["items"] == [], "the example leaves a session behind"

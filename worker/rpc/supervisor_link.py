@@ -221,8 +221,8 @@ class SupervisorLink(asyncio.Protocol):
             await self._worker.session.reports.written()
             return Empty()
         if head.operation == RETIRE:
-            params = msgspec.json.decode(payload, type=Retire)
-            return await self._worker.retire(params.pipes_taken)
+            retire = msgspec.json.decode(payload, type=Retire)
+            return await self._worker.retire(retire.pipes_taken)
         if head.operation == GET_BLUEPRINT:
             return self._worker.session.blueprints.draw()
         if head.operation == VERIFY_BREAKPOINTS:

@@ -78,11 +78,13 @@ def the_relay(scene: Scene) -> Generator[Answer, Any, None]:
 
 @story_of(Code.ATTACH_ALREADY_ATTACHED)
 def attached_twice(scene: Scene) -> Generator[Answer, Any, None]:
-    one = scene.running()
-    scene.session().post("/attach", {"pid": one.pid}).ok()
+    one, first = scene.running(), scene.session()
+    first.post("/attach", {"pid": one.pid}).ok()
     session = scene.session()
     error = yield session.post("/attach", {"pid": one.pid})
-    assert scene.suggested(error).ok()["status"] == "created"
+    assert scene.suggested(error).ok()["status"] == "running"
+    assert f"/sessions/{first.id}/detach" in suggestion(error)
+    first.post("/detach").ok()
     session.post("/attach", {"pid": one.pid}).ok()
 
 
