@@ -89,6 +89,8 @@ def serve(
             _log.warning("config.passed_over", reason=warning)
         for warning in directories.warnings:
             _log.warning("store.unsafe", reason=warning)
+        if directories.unnamed_lock is not None:
+            _log.warning("store.lock_unnamed", reason=directories.unnamed_lock)
         if os.geteuid() == 0:
             _log.warning("relay.root", reason="this relay runs as root, and so do its programs")
         if insecure_no_auth:

@@ -6,16 +6,13 @@ import fcntl
 import os
 import stat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from debug_relay.protocol.system.procfs import is_alive
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.setup_error import SetupError
 from debug_relay.supervisor.storage.relay_file import named_process, own_identity
 from debug_relay.supervisor.storage.run_directory import NO_ROOM
-
-_log: Final = Log(__name__)
 
 
 class DataDirectoryInUse(SetupError):
@@ -40,6 +37,7 @@ class DataLock:
         # We lock the directory too: it is the whole lock if there is no room for the file.
         self._paths = (data_dir, data_dir / "relay.lock")
         self._descriptors: list[int] = []
+        self.unnamed: str | None = None  # why our pid is not in the lock's file
 
     def acquire(self) -> None:
         """Holds the lock until this process ends or calls `release`. Raises DataDirectoryInUse, or
@@ -85,7 +83,7 @@ class DataLock:
             os.ftruncate(self._descriptors[-1], 0)
             os.pwrite(self._descriptors[-1], encode_json(own_identity()), 0)
         except OSError as error:
-            _log.warning("store.lock_unnamed", path=self._paths[-1], reason=error.strerror)
+            self.unnamed = f"{self._paths[-1]}: {error.strerror}"
 
     def _holder(self) -> dict[str, Any]:
         """The relay that holds the lock. A file that a dead relay has left names nobody."""

@@ -96,6 +96,11 @@ class Directories:
     def release(self) -> None:
         self._lock.release()
 
+    @property
+    def unnamed_lock(self) -> str | None:
+        """Why the lock does not name this process, if so: the log begins after it is taken."""
+        return self._lock.unnamed
+
     def are_held(self) -> bool:
         """Whether this process still has the lock that another relay would ask for."""
         return self._lock.is_held()

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests.kit.client import Session
+from tests.kit.command import Shell
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
@@ -138,6 +139,8 @@ def test_it_starts_over_a_disk_that_takes_nothing(
     relay.kill()
     relay.log = tmp_path / "stderr"
     if trouble == "full":
+        for name in ("relay.lock", "relay.json"):
+            (relay.data_dir / name).unlink()
         fill(small_disk)
     else:  # for who comes now; the worker has its files open already
         subprocess.run(["mount", "--bind", small_disk, small_disk], check=True)
@@ -148,6 +151,14 @@ def test_it_starts_over_a_disk_that_takes_nothing(
         assert session.value("i") == "0"
         health = relay.client.get("/health").ok(503 if trouble == "full" else 200)
         assert any("the relay's own cannot be written" in one for one in health["warnings"])
+        if trouble == "full":
+            lines = relay.log.read_text().splitlines()
+            (unnamed,) = (line for line in lines if "store.lock_unnamed" in line)
+            assert "No space left" in unnamed
+            # A command finds it by its port: there is no relay.json yet.
+            at = {"OPENCODE_DEBUG_PORT": str(relay.client.port)}
+            shown = Shell(tmp_path).ok("sessions", "--data-dir", str(relay.data_dir), **at)
+            assert session.id[:8] in shown
         if trouble == "read-only":
             # Its sockets are elsewhere, so that sessions can begin; they are not recorded.
             with relay.client.session() as other:
