@@ -11,11 +11,13 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.output_events import (
+    EVENT_NUMBERS,
     AllEventsPage,
     GetAllEvents,
     SessionEvent,
 )
 from debug_relay.protocol.refusals import Problem
+from debug_relay.supervisor.output.pages import numbers
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
 
@@ -33,6 +35,8 @@ class SeveralSessions:
         """The next events, the oldest first. `before` is an empty page of the same call."""
         cursors = _cursors(before.next_cursor if before is not None else params.cursor)
         types = {name.strip() for name in params.types.split(",")} if params.types else None
+        if types is not None:
+            numbers("types", types, EVENT_NUMBERS)  # refused also while there is no session
         found: list[SessionEvent] = []
         has_more, dropped, statuses = False, before.dropped if before is not None else 0, {}
         sessions = self._chosen(params, before)

@@ -86,7 +86,9 @@ def test_output_is_for_those_who_may_read_it(
 ) -> None:
     relay = own_relay()
     admin, reader = (new_token(relay, "--scope", scope) for scope in ("admin", "sessions:read"))
-    session = relay.client.called(Authorization=f"Bearer {admin}").session()
+    client = relay.client.called(Authorization=f"Bearer {admin}")
+    client.get("/events", types="nonsense").refused("INVALID_PARAMETER", 400)  # without a session
+    session = client.session()
     session.launch(source(STOPS))
     page = relay.client.called(Authorization=f"Bearer {reader}").get("/events", types="output").ok()
     assert {one["body"]["output"] for one in page["events"]} == {""}
