@@ -24,7 +24,7 @@ _WallSeconds = Annotated[
 _OutputRate = Annotated[int, Meta(ge=0, description="Output rate, averaged over two seconds.")]
 
 
-class Limits(Params, kw_only=True):
+class Limits(Params, kw_only=True, frozen=True):  # type: ignore[misc]
     """Limits on the whole process tree of a session; 0 means no limit."""
 
     memory_bytes: _MemoryBytes = 0
@@ -35,8 +35,12 @@ class Limits(Params, kw_only=True):
 
     def __post_init__(self) -> None:
         # JSON leaves out the default object itself, and a decoder makes another one, 0.0, of it.
-        self.cpu_seconds = self.cpu_seconds or 0
-        self.wall_seconds = self.wall_seconds or 0
+        for name in ("cpu_seconds", "wall_seconds"):
+            msgspec.structs.force_setattr(self, name, getattr(self, name) or 0)
+
+
+# The default of a session, which its JSON leaves out; frozen, as msgspec demands of defaults.
+NO_LIMITS: Final = Limits()
 
 
 class LimitChanges(Params, kw_only=True):
@@ -59,7 +63,8 @@ def with_changes(limits: Limits, changes: LimitChanges | None) -> Limits:
         for name in LIMITS
         if changes is not None and (value := getattr(changes, name)) is not UNSET
     }
-    return msgspec.structs.replace(limits, **given)
+    changed = msgspec.structs.replace(limits, **given)
+    return NO_LIMITS if changed == NO_LIMITS else changed
 
 
 class PassedLimit(Result, kw_only=True):

@@ -27,7 +27,7 @@ from debug_relay.protocol.models.fields import (
     Venv,
     always,
 )
-from debug_relay.protocol.models.limits import LimitChanges, Limits, PassedLimit
+from debug_relay.protocol.models.limits import NO_LIMITS, LimitChanges, Limits, PassedLimit
 from debug_relay.protocol.state import State
 
 EndReason = Literal[
@@ -156,10 +156,12 @@ class SessionConfig(Result, kw_only=True):
     max_lifetime: float = _LIFETIME
     pause_budget: float = _PAUSE_BUDGET
     labels: dict[str, str] = {}
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = NO_LIMITS
 
     def __post_init__(self) -> None:
         # JSON leaves out only the very object that is the default.
+        if self.limits == NO_LIMITS:
+            self.limits = NO_LIMITS
         if self.max_lifetime == _LIFETIME:
             self.max_lifetime = _LIFETIME
         if self.pause_budget == _PAUSE_BUDGET:

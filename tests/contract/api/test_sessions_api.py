@@ -67,7 +67,9 @@ def test_what_was_said_is_what_is_shown(relay: Client, tmp_path: Path) -> None:
         True,
     )
     assert 400 < seconds_left(created) <= 420
-    assert relay.get(f"/sessions/{created['session_id']}").ok()["config"] == config
+    shown = relay.get(f"/sessions/{created['session_id']}")
+    assert shown.ok()["config"] == config
+    assert b'"limits"' not in shown.raw  # it has none
 
 
 def test_a_session_without_a_name_gets_one(relay: Client) -> None:
