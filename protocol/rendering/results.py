@@ -64,7 +64,10 @@ def _execution(result: execution.Execution) -> Iterator[Line]:
     place = None if result.stop is not None else result.current_location
     yield session_text.headline(result.status, result.stop_reason, result.stop_id, place, end)
     if result.exception is not None:
-        passed = stop.raised_text(result.exception.type, result.exception.message, 300)
+        raised = result.exception
+        passed = raised.message  # says why the type is not known
+        if raised.type != "unknown":
+            passed = stop.raised_text(raised.type, raised.message, 300)
         yield f"the step left its line by an exception: {passed}"
     if result.child_pid is not None and result.stop is None:
         yield f"in child process {result.child_pid}, thread {result.thread_id}"

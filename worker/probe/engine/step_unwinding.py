@@ -18,7 +18,10 @@ from debug_relay.worker.probe.values.rendering import View, clean
 
 _ident = _thread.get_ident
 NAME = "relay"
-STILL_PASSING = ["BaseException", "it is on its way to this frame; the next step tells which it is"]
+STILL_PASSING = [
+    "unknown",
+    "the next step shows which one: it has not arrived in this frame yet",
+]
 FRAMES = 1000  # Frames of a traceback in which the stepped frame is looked for.
 WORDS = 300  # Characters of the message of an exception that a step has passed.
 _OVER = {"CMD_STEP_RETURN": "CMD_STEP_OVER", "CMD_STEP_RETURN_MY_CODE": "CMD_STEP_OVER_MY_CODE"}
