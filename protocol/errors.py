@@ -372,19 +372,19 @@ def _rows() -> dict[Code, ErrorRow]:
             400,
             "request",
             "The request's body is invalid.",
-            "Correct the fields listed in details.errors.",
+            "Correct the fields that this answer names.",
         ),
         c.MISSING_PARAMETER: row(
             400,
             "request",
             "A required parameter is missing.",
-            "Add the parameters listed in details.errors.",
+            "Add the parameters that this answer names.",
         ),
         c.INVALID_PARAMETER: row(
             400,
             "request",
             "A path or query parameter is invalid.",
-            "Correct the parameters listed in details.errors.",
+            "Correct the parameters that this answer names.",
         ),
         c.UNSUPPORTED_MEDIA_TYPE: row(
             415,

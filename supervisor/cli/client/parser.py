@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -44,6 +45,14 @@ class Parser(argparse.ArgumentParser):
 
     def options(self) -> list[str]:
         return [option for action in self._actions for option in action.option_strings]
+
+    def in_options(self, text: str) -> str:
+        """The text of an answer, with the fields of the API that are options of this command."""
+        for action in self._actions:
+            if "_" in action.dest and action.option_strings:
+                field = re.compile(rf"(?<![\w/.-]){action.dest}(?![\w/.-]*/)\b")
+                text = field.sub(action.option_strings[-1], text)
+        return text
 
     def parse(self, argv: list[str]) -> argparse.Namespace:
         """Parses all of `argv`; what is unknown is refused with the closest known option.

@@ -44,7 +44,7 @@ def run_command(name: str, summary: str, module: ModuleType, argv: list[str]) ->
         if given.json and refused.reply.is_json:
             sys.stdout.write(refused.reply.body.decode())
         else:
-            terminal.complain(refusal_text(refused), stream)
+            terminal.complain(given.parser.in_options(refusal_text(refused)), stream)
         return _over(command, given, FAILED, f"the relay refused: {refused.code}")
     except KeyboardInterrupt:
         more = f"; {command.interrupted}" if command.interrupted else ""

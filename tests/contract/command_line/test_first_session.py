@@ -75,6 +75,9 @@ def test_programs_as_a_shell_names_them(shell: Shell, relay: Client):
     assert "neither a file here nor a command" in shell.refused(2, "launch", "no-such-command")
     # What cannot be launched leaves no session behind.
     assert "Did you mean" in shell.refused(1, "launch", "shap.py")
+    said = shell.refused(1, "launch", "--python", "/nowhere/python", "shop.py")
+    assert "--python" in said
+    assert "python_path" not in said
     assert shell.ok("rm", "--ended").count("is deleted") == 5
     assert shell.ok("sessions", "-q") == "no sessions\n" or shell.ok("sessions", "-q") == ""
 
