@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.fields import Params
-from debug_relay.protocol.models.program import Input, Launch
+from debug_relay.protocol.models.program import Attach, Input, Launch
 from debug_relay.protocol.models.sessions import PatchSession
 from debug_relay.protocol.validation.cross_field_rules import (
     AT_LEAST_ONE,
     JUST_ONE,
+    NOT_WITH_PORT,
     NOTHING,
     NOTHING_TO_WRITE,
 )
@@ -34,6 +35,10 @@ def body_rules(params: type[Params]) -> dict[str, Any]:
     just_one = {"oneOf": [_has(name, NOTHING) for name in JUST_ONE[params]]}
     if params is Launch:
         return {"if": {"properties": {"adapter": {"const": "debugpy"}}}, "then": just_one}
+    if params is Attach:
+        others = {"anyOf": [_has(name, NOTHING) for name in NOT_WITH_PORT]}
+        with_port, with_host = _has("port", NOTHING), _has("host", NOTHING)
+        return {**just_one, "if": with_port, "then": {"not": others}, "else": {"not": with_host}}
     return just_one
 
 

@@ -50,7 +50,7 @@ Rule = Callable[[Sent, Root], Iterator[Violation]]
 _PROGRAMS: Final = ("script", "module", "code")
 _ROWS: Final = ("at", "step")
 _TARGETS: Final = ("pid", "port", "listening_on", "match")
-_OF_PROCESSES: Final = ("identity", "wait_seconds", "redirect_output")
+NOT_WITH_PORT: Final = ("identity", "wait_seconds", "redirect_output")
 _PLACES: Final = ("line", "text", "function")
 _NATIVE: Final = ("adapter", "program", "wait_for_debugger")
 _LAUNCH: Final = (
@@ -283,7 +283,7 @@ def _attach(sent: Sent, _: Root) -> Iterator[Violation]:
     if _given(sent, ["host"]) and not _given(sent, ["port"]):
         yield Violation(Problem("host", "needs port as well", sent["host"]), _ATTACH_ADVICE)
     if _given(sent, ["port"]):
-        for name in _given(sent, _OF_PROCESSES):
+        for name in _given(sent, NOT_WITH_PORT):
             yield Violation(
                 Problem(name, "not allowed together with port", sent[name]), "Leave it out."
             )

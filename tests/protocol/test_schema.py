@@ -239,6 +239,8 @@ def test_examples_fit_the_schemas_beside_them(row, path):
 def test_a_body_that_breaks_a_rule_between_fields_does_not_fit_the_schema():
     for name, body in (
         ("attach", {"pid": 1, "port": 2}),
+        ("attach", {"pid": 1, "host": "h"}),
+        ("attach", {"port": 1, "wait_seconds": 2}),
         ("import-session", {"watches": []}),
         ("input", {"eof": False}),
         ("launch", {"script": "/a.py", "module": "m"}),

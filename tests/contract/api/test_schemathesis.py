@@ -45,7 +45,6 @@ UNSPOKEN = {
     "create-session": "the fields of a program need its mode; folders are absolute",
     "import-session": "folders are absolute; breakpoints have one place",
     "launch": "the script exists; which fields a native program has",
-    "attach": "which fields belong to a port",
     "run-to": "the line is one of the file's",
     "trace": "expressions compile; places have one line or function",
     "set-breakpoints": "breakpoints have one place",
@@ -157,7 +156,7 @@ def shortened(case: Case, session: Session, cursor: str | None) -> None:
             case.query.pop(name, None)
     for place in (case.query, case.body):
         if isinstance(place, dict):
-            for name in ("wait", "timeout", "connect_timeout"):
+            for name in ("wait", "timeout", "connect_timeout", "wait_seconds"):
                 value = place.get(name)
                 if isinstance(value, int | float) and not isinstance(value, bool) and value > 0.2:
                     place[name] = 0.2 if value <= 300 else value
