@@ -2,8 +2,8 @@
 
 The program never imports it: `bootstrap` executes the files of this folder in namespaces of its
 own, under file names that start with `<frozen `. The debugger treats such files as its own, so they
-appear in no stack and are never stepped into. The probe has no thread, no socket, and no module in
-`sys.modules`.
+appear in no stack and are never stepped into. The probe has no socket, no module
+in `sys.modules`, and no thread but one that watches in an attached program.
 
 The debugger stops threads. The probe decides *whether* they stop (conditions and hit counts
 together, each exception once), evaluates without ever blocking a session, reports child processes,

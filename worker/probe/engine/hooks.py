@@ -6,7 +6,7 @@ it, the last one the debugger's own. A feature registers its phase with `around`
 features do that makes no difference. Functions of modules and classes are replaced whole, once,
 with `swap`.
 
-No other module of the probe replaces functions of the debugger while it is connected.
+What belongs to connecting and importing is replaced in `engine.connection` and `engine.loading`.
 """
 
 ORDER = {

@@ -3,8 +3,8 @@
 Runs in the program: Python 3.8 to 3.15, standard library only.
 
 `missing` says which of them this debugpy lacks. A launched program is then debugged by plain DAP,
-and its session's console output says why; an attach is refused. Either is decided before anything
-of pydevd is replaced, so no lacking name is ever met in a thread of the program. Without one of
+and its session's console output says why; an attach is refused. Either is decided before any
+hook is put in, so no lacking name is ever met in a thread of the program. Without one of
 `ESSENTIAL` there is no plain DAP either: the launch fails and names it.
 
 A debugpy upgrade begins here: `tests/contract/pydevd/test_debugpy_facts.py` looks each name up
@@ -145,7 +145,7 @@ _TABLE = (
         "resume_threads": "replaced: the same",
         "InternalThreadCommand.do_it": "replaced at an attach: may be interrupted",
         "_queue.Queue": "replaced while we connect: gevent would block it",
-        "time.sleep": "the same",
+        "time.sleep": "replaced: it would give up the interpreter after each message",
         "notify_about_gevent_if_needed": "replaced: it would print on the program's stderr",
     }),
     (_BUNDLE + "thread_lifecycle", EVERY, {
