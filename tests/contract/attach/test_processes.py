@@ -12,6 +12,7 @@ import venv
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -192,8 +193,13 @@ def test_stacks(relay: Client, start: Start, python: str) -> None:
 def test_stacks_with_locals(relay: Client, start: Start, python: str) -> None:
     code = "import time\ndef naps(limit):\n    time.sleep(100)\nprint('up', flush=True)\nnaps([7])"
     pid = start(python, "-c", code)
-    (thread,) = relay.get(f"/processes/{pid}/stacks", locals="true", within=30).ok()["threads"]
-    assert thread["frames"][0]["locals"] == [{"name": "limit", "value": "[7]"}]
+
+    def top() -> Any:
+        (thread,) = relay.get(f"/processes/{pid}/stacks", locals="true", within=30).ok()["threads"]
+        return thread["frames"][0]
+
+    eventually(lambda: top()["name"] == "naps")  # `up` is printed a moment before
+    assert top()["locals"] == [{"name": "limit", "value": "[7]"}]
     text = relay.get(f"/processes/{pid}/stacks", locals="true", format="text").raw.decode()
     assert text.splitlines()[1:3] == ["  #0 naps at <string>:3", "     limit = [7]"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -116,13 +117,18 @@ def test_sockets(relay: Client, source: Callable[..., Source], prefix: str) -> N
             debug.send(json.dumps({"action": action, "id": action, "arguments": fields}))
         launch = {"env": {"API_TOKEN": "c4nary"}, "args": ["--password", "c4nary"], "code": "1"}
         debug.send(json.dumps({"action": "launch", "arguments": launch}))
-        told = []
-        while "continue" not in [one.get("id") for one in told if one["kind"] == "result"]:
+        told: list[Any] = []
+        acks: list[Any] = []
+        results: dict[str | None, Any] = {}
+        while len(acks) < 3 or "continue" not in results:
             told.append(received(debug))
-        assert told[-1]["payload"]["data"]["stop_reason"] == "breakpoint"
+            acks += [told[-1]["payload"]] if told[-1]["kind"] == "ack" else []
+            if told[-1]["kind"] == "result":
+                results[told[-1].get("id")] = told[-1]["payload"]
+        assert results["continue"]["data"]["stop_reason"] == "breakpoint"
         kinds = [one.get("event") for one in told]
         assert kinds.index("breakpoint") < kinds.index("continued")
-        assert [one["payload"]["arguments"] for one in told if one["kind"] == "ack"][2:] == [
+        assert [ack["arguments"] for ack in acks[2:]] == [
             {"env": {"API_TOKEN": "***"}, "args": ["--password", "***"], "code": "1"}
         ]
         assert "c4nary" not in json.dumps(told)
