@@ -116,10 +116,11 @@ def test_a_worker_retires_under_its_streams(
             assert all_of(logs)[1:] == all_of(later)[1:] == (1000, f"{session.id} is deleted")
 
 
-def queued(port: int) -> int:
-    """Bytes in the kernel that the client of this port has not taken."""
+def queued(relay: int, client: int) -> int:
+    """Bytes in the kernel that the relay has sent and the client has not taken, by their ports."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    [row] = [row for row in rows if int(row[2].rpartition(":")[2], 16) == port]
+    ports = [[int(row[side].rpartition(":")[2], 16) for side in (1, 2)] for row in rows]
+    [row] = [row for row, ends in zip(rows, ports, strict=True) if ends == [relay, client]]
     return int(row[4].partition(":")[0], 16)
 
 
@@ -143,7 +144,7 @@ def test_who_does_not_read_costs_nothing(
         grown = process.memory_info().rss - before
         print(f"6 MB in {took:.1f} s beside a client that reads nothing, {grown >> 10} KB more")
         assert grown < 8 << 20
-        assert 0 < queued(small.getsockname()[1]) < 1 << 20
+        assert 0 < queued(relay.client.port, small.getsockname()[1]) < 1 << 20
         session.get("/status").ok()
         lines, entries, dropped = [], 0, 0
         for _ in itertools.count():

@@ -39,6 +39,16 @@ def free():
     return None
 
 
+def request(tool, code, events):
+    """Have Python report these events of the code to a tool of ours. Threads of the program call
+    this while a detach frees the number in another thread: nothing may be raised into them.
+    """
+    try:
+        sys.monitoring.set_local_events(tool, code, events)
+    except (TypeError, ValueError):
+        pass  # there is no number any more, and so no event
+
+
 def holders():
     """The tools that have these numbers, in words."""
     get = sys.monitoring.get_tool

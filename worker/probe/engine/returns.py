@@ -93,7 +93,7 @@ class Monitored(object):
         code = frame.f_code
         if self.tool is not None and self.codes is not None and id(code) not in self.codes:
             self.codes[id(code)] = code
-            sys.monitoring.set_local_events(self.tool, code, sys.monitoring.events.PY_RETURN)
+            monitoring_tool.request(self.tool, code, sys.monitoring.events.PY_RETURN)
 
     def event(self, code, offset, value):
         if self.codes is not None:

@@ -37,7 +37,7 @@ class StepUnwinding(object):
         # frame, if the exception has come through it
         self.handled = {}
         self.passed = {}  # thread ident → the exception that its last step has passed, in words
-        self.tool = None
+        self.tools = []  # ours of sys.monitoring: one while a step may be left by an exception
 
     def hook(self):
         if not MONITORED:
@@ -104,8 +104,9 @@ class StepUnwinding(object):
             info = thread.additional_info
             if info.pydev_step_cmd in self.commands and info.pydev_step_stop is not None:
                 self.steps[ident] = info
-                self.tool = self.tool or taken(self.unwound)
-            elif self.tool is not None and not self.steps:
+                if not self.tools:
+                    self.tools.extend(taken(self.unwound))
+            elif not self.steps:
                 self.forget()
 
         return do_wait_suspend
@@ -144,31 +145,41 @@ class StepUnwinding(object):
         return not is_pause(above) and _name(above, 0) != "RETURN_VALUE"
 
     def forget(self):
-        tool, self.tool = self.tool, None
-        monitoring = sys.monitoring
-        if monitoring.get_tool(tool) == NAME:
-            monitoring.set_events(tool, 0)
-            monitoring.register_callback(tool, monitoring.events.PY_UNWIND, None)
-            monitoring.free_tool_id(tool)
+        """Free the tool number. Several threads may do so at once, when all of them are resumed or
+        the relay detaches: only the one that pops a number frees it.
+        """
+        while self.tools:
+            try:
+                tool = self.tools.pop()
+            except IndexError:
+                return  # another thread was quicker
+            monitoring = sys.monitoring
+            if monitoring.get_tool(tool) == NAME:
+                monitoring.set_events(tool, 0)
+                monitoring.register_callback(tool, monitoring.events.PY_UNWIND, None)
+                monitoring.free_tool_id(tool)
 
     def remove(self):
         self.steps.clear()
         self.handled.clear()
         self.left.clear()
-        if self.tool is not None:
-            self.forget()
+        self.forget()
 
 
 def taken(unwound):
     """Take a free tool number, and have Python call `unwound` for each frame that an exception
-    leaves; returns the number, or None if none is free.
+    leaves; returns the numbers taken: none if none is free.
     """
     monitoring, tool = sys.monitoring, monitoring_tool.free()
-    if tool is not None:
+    if tool is None:
+        return []
+    try:
         monitoring.use_tool_id(tool, NAME)
-        monitoring.register_callback(tool, monitoring.events.PY_UNWIND, unwound)
-        monitoring.set_events(tool, monitoring.events.PY_UNWIND)
-    return tool
+    except ValueError:
+        return []  # another thread, or the program, has taken it meanwhile
+    monitoring.register_callback(tool, monitoring.events.PY_UNWIND, unwound)
+    monitoring.set_events(tool, monitoring.events.PY_UNWIND)
+    return [tool]
 
 
 def has_passed(error, frame):

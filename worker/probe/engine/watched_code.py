@@ -126,7 +126,7 @@ class Monitoring(object):
         events = sys.monitoring.events
         wanted = events.LINE | events.PY_RETURN | events.PY_START | events.PY_RESUME
         self.codes[id(code)] = code
-        sys.monitoring.set_local_events(self.tool, code, wanted)
+        monitoring_tool.request(self.tool, code, wanted)
         return True
 
     def line(self, code, number):
@@ -144,7 +144,7 @@ class Monitoring(object):
     def forget_codes(self):
         codes, self.codes = self.codes, {}
         for code in codes.values():
-            sys.monitoring.set_local_events(self.tool, code, 0)
+            monitoring_tool.request(self.tool, code, 0)
 
     def remove(self):
         self.forget_codes() if self.tool is not None else None
