@@ -105,7 +105,7 @@ def shared_relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
         tmp_path_factory.mktemp("relay") / "data",
         env={"OPENCODE_DEBUG_SESSIONS__MAX_SESSIONS": "40"},
     ).start()
-    # What the relay opens at its first call, and keeps, is no leak of a test.
+    # The relay keeps files that it opens at its first call: no test leaks them.
     relay.client.get("/health").ok()
     yield relay
     assert relay.stop() == 0

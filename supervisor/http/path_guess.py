@@ -56,7 +56,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "llms": "help guide recipes readme llms howto manual",
     "list-profiles": "profiles",
 }  # fmt: skip
-# What follows the path of a call that was meant. A wait is a query of the call.
+# The suggestion adds this query to the path: `wait` is no operation but a field of this one.
 _QUERY: Final = {"wait": "?wait=30"}
 # A launch or attach needs a session: one call does both.
 _FIRST: Final = {

@@ -17,7 +17,7 @@ from debug_relay.supervisor.cli.commands import places, python_program
 
 _CTRL_C = (signal.SIGINT,)
 _LAUNCH_SECONDS = 10.0  # How long `launch` waits for the first stop by default.
-# What fields of a launch mean in a shell.
+# These texts describe fields of a launch as a person in a shell means them.
 WORDS_HERE = {
     "cwd": "the working directory; default: this one",
     "venv": "a venv or conda prefix, which is activated; default: the one that is active here, "

@@ -31,7 +31,7 @@ _TEST_RUNNERS = ("pytest", "py.test", "unittest")
 # A shell waits for ever and shows everything; the relay has bounds.
 _SECONDS = 300.0  # The longest run that the relay allows.
 _OUTPUT_BYTES = 10_000_000  # The most output that the relay reports.
-_OUTPUT_EACH_SECONDS = 0.3  # What a run prints is shown no later.
+_OUTPUT_EACH_SECONDS = 0.3  # The command shows new output this often.
 _ENTRIES = 1000  # Entries of output of one call.
 _LEAVE_SECONDS = 5.0  # The thread that follows the output ends within this time.
 _DEFINED = ("module", "function", "type", "builtin_function_or_method")

@@ -86,7 +86,7 @@ def test_all_that_changes_the_run_is_refused(session: Session) -> None:
     session.called(X_Agent="ann").post("/lease", {"ttl": 300}).ok()
     before = session.status()
     bob = session.client.called(X_Agent="bob")
-    # Of a session that is paused; a launch, as an attach, has a test of its own.
+    # The session is paused here; launch and attach have tests of their own.
     rows = [row for row in OPERATIONS.values() if row.drives and State.PAUSED in row.states]
     assert rows
     for row in rows:

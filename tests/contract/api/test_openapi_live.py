@@ -129,7 +129,7 @@ def paused(client: Client, program: Source) -> Session:
 def test_the_served_document_is_valid(relay: Client) -> None:
     answer = relay.get("/openapi.json")
     assert answer.headers["Content-Type"].startswith("application/json")
-    # Of the same text tests/protocol/test_schema.py says that it is valid.
+    # tests/protocol/test_schema.py checks that this same text is valid.
     assert answer.body == json.loads(json.dumps(openapi(VERSION, relay.url)))
     assert answer.body["servers"] == [{"url": relay.url}]
     paths = answer.body["paths"].values()

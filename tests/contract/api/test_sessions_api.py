@@ -75,7 +75,7 @@ def test_what_was_said_is_what_is_shown(relay: Client, tmp_path: Path) -> None:
 def test_a_session_without_a_name_gets_one(relay: Client) -> None:
     answer = relay.post("/sessions")
     created = answer.ok(201)
-    # What is not set is not in the reply.
+    # The reply leaves out fields that nobody has set.
     unset = (b"_seconds", b"breakpoints", b"max_lifetime", b"pause_budget")
     assert not any(name in answer.raw for name in unset)
     assert created["session_id"].removeprefix("sess_") in created["name"]

@@ -149,7 +149,7 @@ def test_large_and_strange_values_stay_short(relay: Client, source: Callable[...
         assert len(shown) < 4000
         assert "\x1b" not in shown
         assert "many: list = " in shown
-        # What has parts is cut, and a reference leads to them; a text has none, and is longer.
+        # The relay cuts a value that has parts, and a reference leads to them; a text has no parts.
         shown = said(session.post("/evaluate?format=text", {"expression": "many"}))
         assert len(shown) < 470
         assert "[100000 items]  (ref " in shown
