@@ -30,9 +30,7 @@ from debug_relay.worker.debuggee.handshake import NewServers
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.target import Debuggee
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -79,16 +77,14 @@ class JoinedProgram(UnownedProgram):
     def __init__(
         self,
         params: Attach,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
+        core: Core,
         debuggee: Debuggee,
         servers: NewServers,
     ) -> None:
         self.keeps_children = True
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
         self._hub, self._handshake, self._servers = servers
         self._debuggee = debuggee
         self._params = params

@@ -20,9 +20,7 @@ from debug_relay.worker.debugger.changes import NO_ANSWER, ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 _NEVER: Final = frozenset({"SystemExit", "StopIteration", "StopAsyncIteration", "GeneratorExit"})
 # The probe's names of the filters.
@@ -37,17 +35,15 @@ _NO_PROBE: Final = (
 class ExceptionFilters:
     def __init__(
         self,
-        settings: Settings,
-        log: SessionLog,
-        publication: Publication,
+        core: Core,
         hub: Hub,
         changes: ProgramChanges,
         probes: ProbeClient,
         breakpoints: Breakpoints,
     ) -> None:
-        self._settings = settings
-        self._log = log
-        self._publication = publication
+        self._settings = core.settings
+        self._log = core.log
+        self._publication = core.publication
         self._hub = hub
         self._changes = changes
         self._probes = probes

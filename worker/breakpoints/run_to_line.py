@@ -19,9 +19,8 @@ from debug_relay.worker.breakpoints.functions import LEFT_OUT
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.breakpoints.table import Entry
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub, KnownThread
-from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.debugger.hub import KnownThread
+from debug_relay.worker.debugger.parts import Debugging
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -36,12 +35,10 @@ class Goal(Struct):
 
 
 class RunToLine:
-    def __init__(
-        self, hub: Hub, probes: ProbeClient, debuggee: Debuggee, breakpoints: Breakpoints
-    ) -> None:
-        self._hub = hub
-        self._probes = probes
-        self._debuggee = debuggee
+    def __init__(self, debugging: Debugging, breakpoints: Breakpoints) -> None:
+        self._hub = debugging.hub
+        self._probes = debugging.probes
+        self._debuggee = debugging.debuggee
         self._breakpoints = breakpoints
         self._goal: Goal | None = None
 

@@ -35,9 +35,7 @@ from debug_relay.worker.breakpoints.verification import Batch, Verifier
 from debug_relay.worker.breakpoints.watchpoints import WatchedFrames
 from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.state.core import Core
 
@@ -46,14 +44,13 @@ class Breakpoints:
     def __init__(
         self,
         core: Core,
-        hub: Hub,
+        debugging: Debugging,
         changes: ProgramChanges,
-        probes: ProbeClient,
-        stops: Stops,
         interpreters: InterpreterCache,
         send_exceptions: Callable[[DebugServer], Awaitable[None]],
     ) -> None:
         """`send_exceptions` sends the exception breakpoints to a debug server."""
+        hub, probes, stops = debugging.hub, debugging.probes, debugging.stops
         self._publication = core.publication
         self._hub = hub
         self._table = BreakpointTable()

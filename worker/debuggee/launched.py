@@ -28,10 +28,7 @@ from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.input_requests import InputRequests
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.interpreter.ownership import require_ours
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 from debug_relay.worker.system import descendants
 from debug_relay.worker.system.blocked_syscalls import waits_for_signal
 
@@ -63,17 +60,14 @@ class LaunchedProgram(OwnedProgram):
     def __init__(
         self,
         launch: Plan,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        publication: Publication,
+        core: Core,
         debuggee: Debuggee,
         input_requests: InputRequests,
         servers: NewServers,
     ) -> None:
-        super().__init__(lifecycle, log, input_requests, launch.keep_children)
+        super().__init__(core.lifecycle, core.log, input_requests, launch.keep_children)
         self._plan = launch
-        self._settings = settings
+        self._settings = core.settings
         self._hub, self._handshake, self._servers = servers
         self._debuggee = debuggee
         self._status = StartStatus(launch)
@@ -81,12 +75,12 @@ class LaunchedProgram(OwnedProgram):
         self._adapter = adapter.Adapter(servers.listener.take, self._lost, descendants.uids)
         # Files for its children, in the session's directory: a child may close inherited
         # descriptors.
-        self._child_setup = settings.folder / "family.json"
-        self._bootstrap = settings.folder / "bootstrap.py"
-        self._sources = settings.folder / "probe"
+        self._child_setup = core.settings.folder / "family.json"
+        self._bootstrap = core.settings.folder / "bootstrap.py"
+        self._sources = core.settings.folder / "probe"
         self._children = Children(
-            log,
-            publication,
+            core.log,
+            core.publication,
             self._hub,
             self._adapter,
             lambda: self.pid or 0,

@@ -14,9 +14,7 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 _GRACE_SECONDS: Final = 2.0  # A program that is restarted has this long to end by itself.
 # A restart may change these fields, and must give one anew in which a secret was not kept.
@@ -25,17 +23,10 @@ _GIVEN_ANEW: Final = tuple(_EXAMPLES)
 
 
 class RestartPlanner:
-    def __init__(
-        self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        debuggee: Debuggee,
-        run: RunControl,
-    ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
+    def __init__(self, core: Core, debuggee: Debuggee, run: RunControl) -> None:
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
         self._debuggee = debuggee
         self._run = run
 

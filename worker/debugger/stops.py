@@ -8,9 +8,7 @@ from typing import Protocol
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.stopped_threads import Stop, StoppedThreads
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.core import Core
 
 
 class StopListener(Protocol):
@@ -27,21 +25,14 @@ class StopListener(Protocol):
 
 
 class Stops:
-    def __init__(
-        self,
-        hub: Hub,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        publication: Publication,
-        stop_id: int,
-    ) -> None:
+    def __init__(self, core: Core, hub: Hub) -> None:
         self._hub = hub
-        self._lifecycle = lifecycle
-        self._log = log
-        self._publication = publication
+        self._lifecycle = core.lifecycle
+        self._log = core.log
+        self._publication = core.publication
         self._listeners: Sequence[StopListener] = ()
         self.current: Stop | None = None  # the selected thread's stop
-        self.stop_id = stop_id  # of the last stop
+        self.stop_id = core.settings.params.stop_id  # of the last stop
         self.threads = StoppedThreads(hub.process_of)
 
     def listen(self, *listeners: StopListener) -> None:

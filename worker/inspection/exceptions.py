@@ -18,9 +18,7 @@ from debug_relay.protocol.models.sessions import ExceptionInfo
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire.probe_answers import ExceptionReport, RaisedException
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
 
@@ -43,15 +41,13 @@ class ExceptionReports:
         self,
         settings: Settings,
         lifecycle: Lifecycle,
-        hub: Hub,
-        probes: ProbeClient,
-        stops: Stops,
+        debugging: Debugging,
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
-        self._hub = hub
-        self._probes = probes
-        self._stops = stops
+        self._hub = debugging.hub
+        self._probes = debugging.probes
+        self._stops = debugging.stops
 
     async def at_stop(self, server: DebugServer, event: dap.StoppedBody) -> ExceptionInfo:
         """The part of the exception that every stop at one reports."""

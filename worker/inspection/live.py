@@ -22,9 +22,8 @@ from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub, KnownThread, LivePlace
-from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.debugger.hub import KnownThread, LivePlace
+from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.inspection.variables import counts
 
 # The program's own thread of the debugger answers a look within this time, unless C code keeps the
@@ -41,11 +40,11 @@ Page = tuple[DebugServer, looks.LookPage]
 
 
 class LiveThreads:
-    def __init__(self, session_id: str, hub: Hub, probes: ProbeClient, stops: Stops) -> None:
+    def __init__(self, session_id: str, debugging: Debugging) -> None:
         self._session_id = session_id
-        self._hub = hub
-        self._probes = probes
-        self._stops = stops
+        self._hub = debugging.hub
+        self._probes = debugging.probes
+        self._stops = debugging.stops
 
     async def find(self, thread_id: int | None) -> KnownThread | None:
         """The named thread if it is to be read from outside; None if it is stopped."""

@@ -38,7 +38,7 @@ class Views:
         breakpoints: Breakpoints,
         run: RunControl,
     ) -> None:
-        self.live = LiveThreads(settings.id, debugging.hub, debugging.probes, debugging.stops)
+        self.live = LiveThreads(settings.id, debugging)
         self._settings = settings
         self._lifecycle = lifecycle
         self._hub = debugging.hub

@@ -27,10 +27,7 @@ from debug_relay.protocol.state import LIVE, Event, State
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee, Target
 from debug_relay.worker.limits.meter import NEAR_SHARE, Meter
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 log = logging.getLogger("debug_relay.worker")
 _LONGEST_PAUSE_SECONDS: Final = 1.0  # The longest pause between two checks of the limits.
@@ -48,20 +45,17 @@ class LimitWatch:
 
     def __init__(
         self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        publication: Publication,
+        core: Core,
         debuggee: Debuggee,
         run: RunControl,
     ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
-        self._publication = publication
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
+        self._publication = core.publication
         self._debuggee = debuggee
         self._run = run
-        self.of_run = settings.config.limits
+        self.of_run = core.settings.config.limits
         self.passed: PassedLimit | None = None
         self.meter: Meter | None = None
         self._lasts = False  # whether that run still lasts

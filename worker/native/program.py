@@ -27,10 +27,7 @@ from debug_relay.worker.native import entry_hold, remote_protocol
 from debug_relay.worker.native.entry_hold import EntryHold
 from debug_relay.worker.native.plan import CLIENTS, NativePlan
 from debug_relay.worker.native.server import NativeServer
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 from debug_relay.worker.system import descendants
 
 _TAIL_BYTES: Final = 2000  # The end of the output that a failed start shows.
@@ -48,18 +45,15 @@ class NativeTarget(OwnedProgram):
     def __init__(
         self,
         plan: NativePlan,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        publication: Publication,
+        core: Core,
         debuggee: Debuggee,
         input_requests: InputRequests,
         joining: JoinListener,
     ) -> None:
-        super().__init__(lifecycle, log, input_requests, plan.keep_children)
+        super().__init__(core.lifecycle, core.log, input_requests, plan.keep_children)
         self._plan = plan
-        self._settings = settings
-        self._publication = publication
+        self._settings = core.settings
+        self._publication = core.publication
         self._debuggee = debuggee
         self._joining = joining
         self._hold: EntryHold | None = None  # until the first debugger has connected

@@ -49,10 +49,10 @@ async def restart_program(call: Call, params: p.Restart) -> Struct:
     starting = session.starting
     async with session.run.lock:
         session.access.require("restart")
-        again = starting.restart.launch_of(params)
+        again = session.restart_planner.launch_of(params)
         # Planned before the old run is ended: a launch that is refused leaves the old run alone.
         plan = await starting.plan(again)
-        await starting.restart.make_room()
+        await session.restart_planner.make_room()
         before = session.stops.stop_id, session.input.count
         await starting.launch(again, plan)
     return await _launched(call, before, params.wait, params.snapshot)

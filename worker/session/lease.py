@@ -24,26 +24,17 @@ from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.system.procfs import boot_id
 from debug_relay.protocol.wire.envelope import timestamp_of
 from debug_relay.protocol.wire.frames import Caller
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
-from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.state.core import Core
 
 _PERSON_SECONDS: Final = 30.0  # The lease that a person's act takes.
 
 
 class Lease:
-    def __init__(
-        self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
-        publication: Publication,
-    ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
-        self._publication = publication
+    def __init__(self, core: Core) -> None:
+        self._settings = core.settings
+        self._lifecycle = core.lifecycle
+        self._log = core.log
+        self._publication = core.publication
         self._holder: str | None = None
         self._front = ""  # the front of the person who holds it; empty for an agent
         self._key = ""  # `Caller.key` of the holder; empty if its name is all that it has

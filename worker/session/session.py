@@ -18,7 +18,6 @@ from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee.handshake import Handshake, NewServers
-from debug_relay.worker.debuggee.launch_plan import LaunchPlanner
 from debug_relay.worker.debuggee.restart import RestartPlanner
 from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.hub import Hub
@@ -36,7 +35,6 @@ from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.joining.listener import JoinListener
 from debug_relay.worker.limits.usage_report import UsageReport
 from debug_relay.worker.limits.watch import LimitWatch
-from debug_relay.worker.native.plan import NativePlanner
 from debug_relay.worker.session.access import Access
 from debug_relay.worker.session.blueprint import Blueprints
 from debug_relay.worker.session.callers import Callers
@@ -97,26 +95,21 @@ class Session:
         self._add_publication()
 
     def _add_debugger(self) -> None:
-        settings, lifecycle = self.settings, self.lifecycle
-        log, publication = self.log, self.publication
-        hub = self.hub = Hub(settings.request_timeout)
+        hub = self.hub = Hub(self.settings.request_timeout)
         self.program_changes = ProgramChanges(hub)
         probes = self.probes = ProbeClient(hub)
-        debuggee = self.debuggee = Debuggee(log)
-        stops = self.stops = Stops(hub, lifecycle, log, publication, settings.params.stop_id)
+        debuggee = self.debuggee = Debuggee(self.log)
+        stops = self.stops = Stops(self.core, hub)
         self.debugging = Debugging(hub, probes, stops, debuggee)
-        self.input = InputRequests(hub, log, publication)
+        self.input = InputRequests(hub, self.log, self.publication)
         self.run = RunControl(self.core, self.debugging, self.input, self.sources)
 
     def _add_breakpoints(self) -> None:
-        settings, log, publication, hub = self.settings, self.log, self.publication, self.hub
-        probes, stops, debuggee = self.probes, self.stops, self.debuggee
+        debuggee = self.debuggee
         self.breakpoints = Breakpoints(
             self.core,
-            hub,
+            self.debugging,
             self.program_changes,
-            probes,
-            stops,
             self.interpreters,
             lambda server: self.exceptions.begin(server),
         )
@@ -124,34 +117,29 @@ class Session:
             debuggee.program.script if debuggee.program is not None else None
         )
         self.exceptions = ExceptionFilters(
-            settings, log, publication, hub, self.program_changes, probes, self.breakpoints
+            self.core, self.hub, self.program_changes, self.probes, self.breakpoints
         )
-        self.log_points = LogPoints(log, self.breakpoints)
-        self.run_to_line = RunToLine(hub, probes, debuggee, self.breakpoints)
-        self.saved = SavedBreakpoints(settings, self.breakpoints, self.disk)
+        self.log_points = LogPoints(self.log, self.breakpoints)
+        self.run_to_line = RunToLine(self.debugging, self.breakpoints)
+        self.saved = SavedBreakpoints(self.settings, self.breakpoints, self.disk)
 
     def _add_inspection(self) -> None:
-        settings, lifecycle = self.settings, self.lifecycle
-        log, publication = self.log, self.publication
-        hub, probes, stops, debuggee = self.hub, self.probes, self.stops, self.debuggee
-        run = self.run
-        self.watches = Watches(settings, log, hub, probes)
+        settings, lifecycle, log = self.settings, self.lifecycle, self.log
+        debuggee, run = self.debuggee, self.run
+        self.watches = Watches(settings, log, self.hub, self.probes)
         self.reports = StopReports(settings, log, self.debugging, self.watches, self.sources)
-        stops.listen(self.reports)
-        self.exception_reports = ExceptionReports(settings, lifecycle, hub, probes, stops)
+        self.stops.listen(self.reports)
+        self.exception_reports = ExceptionReports(settings, lifecycle, self.debugging)
         self.views = Views(settings, lifecycle, self.debugging, self.breakpoints, run)
         planner = Planner(settings, lifecycle, self.debugging, self.breakpoints)
         self.traces = Traces(self.core, self.debugging, run, planner)
-        self.limits = LimitWatch(settings, lifecycle, log, publication, debuggee, run)
+        self.limits = LimitWatch(self.core, debuggee, run)
         self.usage = UsageReport(settings, lifecycle, debuggee, self.limits)
 
     def _add_program(self) -> None:
-        settings, lifecycle = self.settings, self.lifecycle
-        log, publication = self.log, self.publication
-        hub, probes, _stops, debuggee = self.hub, self.probes, self.stops, self.debuggee
-        run = self.run
+        settings, log, debuggee = self.settings, self.log, self.debuggee
         dap_events = DapEvents(
-            lifecycle,
+            self.lifecycle,
             log,
             self.debugging,
             self.breakpoints,
@@ -164,7 +152,7 @@ class Session:
             settings, log, self.breakpoints, self.exceptions, self.log_points, self.reports
         )
         self.debug_events = DebugEvents(
-            publication,
+            self.publication,
             self.debugging,
             self.breakpoints,
             self.log_points,
@@ -172,17 +160,16 @@ class Session:
             {**dap_events.handlers, **probe_events.handlers},
         )
         handshake = self.handshake = Handshake(
-            settings, probes, debuggee, self.breakpoints, self.exceptions, self.watches
+            settings, self.probes, debuggee, self.breakpoints, self.exceptions, self.watches
         )
         targets = Targets(
             self.core,
-            probes,
-            debuggee,
+            self.debugging,
             self.input,
-            run,
+            self.run,
             self.breakpoints,
             self.interpreters,
-            NewServers(hub, handshake, self.debug_events),
+            NewServers(self.hub, handshake, self.debug_events),
             self.joining,
         )
         self.starting = Starting(
@@ -191,33 +178,28 @@ class Session:
             self.breakpoints,
             self.exceptions,
             self.limits,
-            LaunchPlanner(settings, self.interpreters, self.breakpoints, self.joining),
-            NativePlanner(settings, self.joining),
-            RestartPlanner(settings, lifecycle, log, debuggee, run),
             targets,
         )
+        self.restart_planner = RestartPlanner(self.core, debuggee, self.run)
 
     def _add_access(self) -> None:
-        settings, lifecycle = self.settings, self.lifecycle
-        log, publication = self.log, self.publication
-        probes, stops, debuggee, run = self.probes, self.stops, self.debuggee, self.run
-        self.lease = Lease(settings, lifecycle, log, publication)
-        self.access = Access(settings, lifecycle, stops, debuggee, self.callers, self.lease)
+        settings, debuggee = self.settings, self.debuggee
+        self.lease = Lease(self.core)
+        self.access = Access(
+            settings, self.lifecycle, self.stops, debuggee, self.callers, self.lease
+        )
         self.idle = IdleClock(settings.params)
         ended = settings.params.ended
         self.held = HeldTime(0.0 if ended is None else ended.held_seconds)
         self.pause_budget = PauseBudget(
-            self.core, probes, debuggee, run, self.breakpoints, self.idle, self.held
+            self.core, self.probes, debuggee, self.run, self.breakpoints, self.idle, self.held
         )
 
     def _add_blueprint(self) -> None:
-        settings, _lifecycle = self.settings, self.lifecycle
-        _log, publication = self.log, self.publication
-        hub, debuggee, run = self.hub, self.debuggee, self.run
         self.retirement = Retirement(
             self.core,
-            debuggee,
-            run,
+            self.debuggee,
+            self.run,
             self.breakpoints,
             self.exceptions,
             self.watches,
@@ -229,7 +211,7 @@ class Session:
         )
         self.blueprints = Blueprints(
             self.core,
-            debuggee,
+            self.debuggee,
             self.breakpoints,
             self.exceptions,
             self.watches,
@@ -237,9 +219,9 @@ class Session:
             self.retirement,
         )
         self.changes = SettingsChanges(
-            settings,
-            publication,
-            hub,
+            self.settings,
+            self.publication,
+            self.hub,
             self.breakpoints,
             self.saved,
             self.blueprints,
@@ -248,11 +230,8 @@ class Session:
         )
 
     def _add_publication(self) -> None:
-        settings, lifecycle = self.settings, self.lifecycle
-        _log, publication = self.log, self.publication
-        _hub, _stops, _debuggee = self.hub, self.stops, self.debuggee
-        self.record = Record(settings.params.record_dir, self.disk, self._recorded)
-        publication.record_by(self.record.save)
+        self.record = Record(self.settings.params.record_dir, self.disk, self._recorded)
+        self.publication.record_by(self.record.save)
         self.public_state = PublicState(
             self.core,
             self.debugging,
@@ -275,7 +254,7 @@ class Session:
             self.held,
             self.record,
         )
-        lifecycle.followed_by(effects.in_order())
+        self.lifecycle.followed_by(effects.in_order())
 
     def _recorded(self) -> SessionRecord:
         return SessionRecord(

@@ -9,11 +9,10 @@ from debug_relay.protocol.state import State
 from debug_relay.worker.attach import by_port
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
-from debug_relay.worker.debuggee.launch_plan import LaunchPlanner, Plan
-from debug_relay.worker.debuggee.restart import RestartPlanner
+from debug_relay.worker.debuggee.launch_plan import Plan
 from debug_relay.worker.debugger.target import Debuggee, Target
 from debug_relay.worker.limits.watch import LimitWatch
-from debug_relay.worker.native.plan import NativePlan, NativePlanner
+from debug_relay.worker.native.plan import NativePlan
 from debug_relay.worker.session.settings_changes import stop_all_needs_probe
 from debug_relay.worker.session.targets import Targets
 from debug_relay.worker.state.core import Core
@@ -27,9 +26,6 @@ class Starting:
         breakpoints: Breakpoints,
         exceptions: ExceptionFilters,
         limits: LimitWatch,
-        planner: LaunchPlanner,
-        native_planner: NativePlanner,
-        restart: RestartPlanner,
         targets: Targets,
     ) -> None:
         self._settings = core.settings
@@ -40,15 +36,10 @@ class Starting:
         self._exceptions = exceptions
         self._limits = limits
         self._targets = targets
-        self._planner = planner
-        self._native_planner = native_planner
-        self.restart = restart
 
     async def plan(self, params: Launch) -> Plan | NativePlan:
         """Find all that the launch needs; a refused launch has changed nothing."""
-        if params.adapter == "debugpy":
-            return await self._planner.plan(params)
-        return await self._native_planner.plan(params, params.adapter)
+        return await self._targets.plan(params)
 
     async def launch(self, params: Launch, plan: Plan | NativePlan) -> None:
         if isinstance(plan, Plan):
