@@ -1,38 +1,35 @@
-"""One client's connection, and the bounds, deadlines and counts that all connections share.
+"""One client's connection: its deadlines, its end, and the answer to malformed HTTP.
 
-A connection is admitted by its uid before we read a byte of it. Malformed HTTP is answered here, in
-the envelope. The handler knows what a request means.
+`acceptance.py` decides beforehand whether the connection is accepted. The handler knows what a
+request means.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import socket
 import sys
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.system.peers import AnySocket, has_disconnected
-from debug_relay.supervisor.access.guard import UNKNOWN_UID, Guard
-from debug_relay.supervisor.access.refusal_log import RefusalLog
+from debug_relay.supervisor.access.guard import UNKNOWN_UID
+from debug_relay.supervisor.http.acceptance import Acceptance, Peer
 from debug_relay.supervisor.http.reply import error_reply, new_id, unasked
 from debug_relay.supervisor.log import Log
 
-_K = TypeVar("_K", int, str)
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 # The first look at whether a caller who waits for an answer has hung up.
 _FIRST_LOOK_SECONDS: Final = 0.01
-_NOWHERE: Final = "an unknown address"
+_NOBODY: Final = Peer(UNKNOWN_UID, "")  # until the connection is accepted
 _log: Final = Log(__name__)
 
 
@@ -47,75 +44,26 @@ class Deadlines:
     look: float = 0.5  # between checks whether a half-closed client is still there
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    connections: int = 2048
-    connections_per_uid: int = 1024  # callers from elsewhere together have as many
-    connections_per_address: int = 256  # of callers from elsewhere
-    line_bytes: int = 8190
-    headers: int = 128
-
-
-@dataclass(slots=True)
-class Counts:
-    accepted: int = 0
-    refused_peer: int = 0
-    refused_limit: int = 0
-    malformed: int = 0
-    slow_head: int = 0
-
-
 class Acceptor(web.Server):
-    """Decides which connections are accepted: of which users, how many, with which deadlines."""
+    """Makes a `Connection` for each accepted socket, and knows those that are open."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        guard: Guard,
-        deadlines: Deadlines,
-        limits: Limits,
-        refused: RefusalLog,
-    ) -> None:
+    def __init__(self, handler: Handler, acceptance: Acceptance, deadlines: Deadlines) -> None:
         super().__init__(handler, handler_cancellation=True)
-        self.guard, self.deadlines, self.limits = guard, deadlines, limits
-        self.counts = Counts()
+        self.acceptance, self.deadlines = acceptance, deadlines
+        self.counts = acceptance.counts
         self.present: set[Connection] = set()
         self.empty = asyncio.Event()
         self.empty.set()
         self.closing = False
-        self.refused = refused
-        self._by_uid: Counter[int] = Counter()
-        self._by_source: Counter[str] = Counter()
 
     def __call__(self) -> Connection:
         return Connection(self, self._loop)
 
     def admit(self, connection: Connection, sock: AnySocket) -> bool:
-        if self.closing:
+        peer = None if self.closing else self.acceptance.accept(sock)
+        if peer is None:
             return False
-        if len(self.present) >= self.limits.connections:
-            self.counts.refused_limit += 1
-            return False
-        uid, refusal = self.guard.admit(sock)
-        source = source_of(uid, sock)
-        address = source if uid == UNKNOWN_UID else None
-        if refusal is not None:
-            self.counts.refused_peer += 1
-            self.refused.note("connection.refused", uid, refusal, address=address)
-            return False
-        for taken, most in (
-            (self._by_uid[uid], self.limits.connections_per_uid),
-            (self._by_source[source], self._most_of(uid)),
-        ):
-            if taken >= most:
-                self.counts.refused_limit += 1
-                reason = f"{most} connections are open"
-                self.refused.note("connection.refused", uid, reason, address=address)
-                return False
-        self.counts.accepted += 1
-        connection.uid, connection.source = uid, source
-        self._by_uid[uid] += 1
-        self._by_source[source] += 1
+        connection.peer = peer
         self.present.add(connection)
         self.empty.clear()
         return True
@@ -124,14 +72,9 @@ class Acceptor(web.Server):
         if connection not in self.present:
             return
         self.present.remove(connection)
-        _less(self._by_uid, connection.uid)
-        _less(self._by_source, connection.source)
+        self.acceptance.release(connection.peer)
         if not self.present:
             self.empty.set()
-
-    def _most_of(self, uid: int) -> int:
-        limits = self.limits
-        return limits.connections_per_address if uid == UNKNOWN_UID else limits.connections_per_uid
 
 
 class _Messages(list[Any]):
@@ -157,13 +100,12 @@ class Connection(web.RequestHandler):
         "deadlines",
         "last",
         "over_unix",
-        "source",
-        "uid",
+        "peer",
         "wire",
     )  # fmt: skip
 
     def __init__(self, acceptor: Acceptor, loop: asyncio.AbstractEventLoop) -> None:
-        limits = acceptor.limits
+        limits = acceptor.acceptance.limits
         super().__init__(
             acceptor,
             loop=loop,
@@ -179,8 +121,7 @@ class Connection(web.RequestHandler):
         self._messages = _Messages()  # type: ignore[assignment]
         self._acceptor = acceptor
         self.deadlines = acceptor.deadlines
-        self.uid = UNKNOWN_UID
-        self.source = ""
+        self.peer = _NOBODY
         self.over_unix = False
         self.last = False  # close after the reply that is being made
         self.wire: asyncio.Transport | None = None
@@ -317,12 +258,13 @@ class Connection(web.RequestHandler):
         return error_reply(_mistake(request, TypeError(f"the handler gave {resp!r}")), new_id())
 
     def _not_http(self, problem: str) -> RelayError:
+        address = self._acceptor.acceptance.guard.address
+        limits = self._acceptor.acceptance.limits
         return RelayError(
             Code.INVALID_REQUEST,
             "The data received is not an HTTP/1.1 request within the relay's limits.",
-            f"Send plain HTTP, for example: curl -s {self._acceptor.guard.address}/api/v1/health; "
-            f"a line may have {self._acceptor.limits.line_bytes} bytes, "
-            f"a request {self._acceptor.limits.headers} headers.",
+            f"Send plain HTTP, for example: curl -s {address}/api/v1/health; "
+            f"a line may have {limits.line_bytes} bytes, a request {limits.headers} headers.",
             problem=problem[:200],
         )
 
@@ -401,46 +343,20 @@ def connection_of(request: web.BaseRequest) -> Connection:
     return cast("Connection", request.protocol)
 
 
-def source_of(uid: int, sock: AnySocket) -> str:
-    """The name under which connections share bounds: the user's, if the kernel knows it, else the
-    address. An IPv6 network of 64 bits counts as one address, because one machine may have all of
-    them.
-    """
-    if uid != UNKNOWN_UID:
-        return f"uid {uid}"
-    try:
-        peer = sock.getpeername()
-    except OSError:  # it has left already
-        peer = None
-    if not isinstance(peer, tuple):
-        return _NOWHERE
-    address = ipaddress.ip_address(str(peer[0]).partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address):
-        mapped = address.ipv4_mapped
-        return str(mapped or ipaddress.ip_network((address, 64), strict=False))
-    return str(address)
-
-
 def request_source(request: web.BaseRequest) -> str:
     """The name under which this request's connection shares bounds."""
-    return connection_of(request).source
-
-
-def _less(counts: Counter[_K], key: _K) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]
+    return connection_of(request).peer.source
 
 
 def request_uid(request: web.BaseRequest) -> int:
     """The uid of the process that has opened the request's connection."""
-    return connection_of(request).uid
+    return connection_of(request).peer.uid
 
 
 def remote_address(request: web.BaseRequest) -> str | None:
     """The IP address at the other end, where the kernel names no user."""
     connection = connection_of(request)
-    if connection.uid != UNKNOWN_UID or connection.wire is None:
+    if connection.peer.uid != UNKNOWN_UID or connection.wire is None:
         return None
     peer = connection.wire.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else None

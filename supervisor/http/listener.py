@@ -13,7 +13,8 @@ from typing import Final
 
 from debug_relay.supervisor.access.guard import Guard
 from debug_relay.supervisor.access.refusal_log import RefusalLog
-from debug_relay.supervisor.http.connection import Acceptor, Counts, Deadlines, Handler, Limits
+from debug_relay.supervisor.http.acceptance import Acceptance, Counts, Limits
+from debug_relay.supervisor.http.connection import Acceptor, Deadlines, Handler
 
 _UNWIND_SECONDS: Final = 1.0  # A cancelled handler or a closed connection must be gone by then.
 
@@ -32,9 +33,8 @@ class Listener:
     ) -> None:
         self._guard = guard
         self._refused = refused or RefusalLog()
-        self._acceptor = Acceptor(
-            handler, guard, deadlines or Deadlines(), limits or Limits(), self._refused
-        )
+        acceptance = Acceptance(guard, limits or Limits(), self._refused)
+        self._acceptor = Acceptor(handler, acceptance, deadlines or Deadlines())
         self._servers: list[asyncio.Server] = []
         self._paths: list[
             tuple[Path, int]

@@ -15,7 +15,8 @@ import pytest
 from debug_relay.protocol.system import peers as peer
 from debug_relay.protocol.system.peers import AnySocket
 from debug_relay.supervisor.access.guard import UNKNOWN_UID, Admission, Guard
-from debug_relay.supervisor.http.connection import Deadlines, Limits
+from debug_relay.supervisor.http.acceptance import Limits
+from debug_relay.supervisor.http.connection import Deadlines
 from tests.kit.raw_http import (
     BOUND,
     RawServer,
