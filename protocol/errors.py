@@ -270,7 +270,7 @@ def _rows() -> dict[Code, ErrorRow]:
             504,
             "attach",
             "The process did not answer in time.",
-            "Try again with a larger connect_timeout.",
+            "Try again, or with a larger connect_timeout.",
             True,
         ),
         c.ATTACH_REFUSED: row(

@@ -141,6 +141,7 @@ class Trace(OfSession, kw_only=True):
 
 class End(OfSession, kw_only=True):
     terminate: Annotated[bool, Meta(description="true ends an attached program too.")] | None = None
+    force: bool = False
 
 
 # A model needs no bounds, and a wrong field is refused in words.

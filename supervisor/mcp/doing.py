@@ -163,7 +163,10 @@ async def trace(relay: Relay, given: arguments.Trace) -> str:
 
 async def end(relay: Relay, given: arguments.End) -> str:
     id = await _session(relay, given.session)
-    return await relay.text("delete-session", session_id=id, terminate_debuggee=given.terminate)
+    return await relay.text(
+        "delete-session", session_id=id, terminate_debuggee=given.terminate,
+        force=given.force or None,
+    )  # fmt: skip
 
 
 # -- parts

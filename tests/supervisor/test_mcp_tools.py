@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import ERRORS
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.supervisor.mcp import arguments, tools
-from debug_relay.supervisor.mcp.calls import LONGEST_CHARACTERS, Form, bounded, in_tools
+from debug_relay.supervisor.mcp.calls import LONGEST_CHARACTERS, Form, bounded
+from debug_relay.supervisor.mcp.suggestions import in_tools
 from debug_relay.supervisor.mcp.tools import INSTRUCTIONS, TOOLS, perform
 
 MOST_CHARACTERS = 6000
@@ -141,6 +145,15 @@ async def test_a_long_call_tells_its_progress_and_ends(monkeypatch: pytest.Monke
             "debug_wait session=a.",
         ),
         ("POST …/input sends it", "debug_control action=input sends it"),
+        (
+            "GET /api/v1/sessions/s/frames/2/variables?count=9",
+            "debug_inspect what=variables session=s frame=2 limit=9",
+        ),
+        ("DELETE /api/v1/sessions/s?force=true ends", "debug_end session=s force=true ends"),
+        (
+            'POST /api/v1/sessions {"mode": "attach", "pid": <its new pid>};',
+            'debug_start pid="its new pid";',
+        ),
         ("| GET /api/v1/sessions", "| GET /api/v1/sessions"),
         ("GET /api/v1/no/such/path", "GET /api/v1/no/such/path"),
         ("PATCH /api/v1/config says", "PATCH /api/v1/config says"),
@@ -148,6 +161,44 @@ async def test_a_long_call_tells_its_progress_and_ends(monkeypatch: pytest.Monke
 )
 def test_texts_name_tools(text: str, shown: str):
     assert in_tools(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("suggestion", "shown"),
+    [
+        ("Wait 9 s. Or call POST /api/v1/sessions/s/lease {\"take_over\": true}, and repeat this "
+         "call; GET /api/v1/sessions/s/snapshot?wait=30 waits for the next stop.",
+         "Wait 9 s. debug_wait session=s waits for the next stop."),
+        ("Connect it to debugger.uri of GET …/status, or by GET …/tunnel. These work: "
+         "GET …/output, GET …/resources, POST …/input and POST …/restart.",
+         "Connect it to debugger.uri of debug_inspect what=stop. These work: debug_inspect "
+         "what=output, debug_control action=input and debug_control action=restart."),
+        ("Try again when it runs other code, or with a larger connect_timeout.",
+         "Try again when it runs other code."),
+        ("GET …/modules lists the files; send frame_id for a frame's own source.",
+         "Send frame for a frame's own source."),
+        ("GET /api/v1/config says which.",
+         "debug_list what=sessions shows what each session does."),
+        ("kill -CONT 12 resumes it; then attach.", "kill -CONT 12 resumes it; then attach. Without "
+         "a shell on that machine, ask the person who runs it."),
+    ],
+)  # fmt: skip
+def test_a_refusal_suggests_what_a_client_of_tools_can_do(suggestion: str, shown: str):
+    assert in_tools(f"error X: y\nnext: {suggestion}") == f"error X: y\nnext: {shown}"
+
+
+def test_no_suggestion_names_a_path_or_an_argument_that_no_tool_takes():
+    said = [row.suggestion for row in ERRORS.values()]
+    said += [
+        f"{call_of(name)} does it; {call_of(name, 'sess_1')} too."
+        for name in OPERATIONS.keys() - {"index"}
+    ]
+    for suggestion in said:
+        shown = in_tools(f"next: {suggestion}")
+        assert "/api/" not in shown
+        for name, words in re.findall(r"\b(debug_\w+)((?: \w+=[^\s;,.]+)*)", shown):
+            given = dict(word.split("=") for word in words.split())
+            assert given.keys() <= TOOLS[name].schema["properties"].keys(), shown
 
 
 def test_answers_are_bounded():

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import sessions as s
 from debug_relay.protocol.models.retired_session import HeldLease
@@ -142,7 +143,8 @@ class Lease:
         if self._holder is None or self.belongs_to(caller):
             return
         left = round(self._left(), 3)
-        take = f"POST /api/v1/sessions/{self._settings.id}/lease"
+        id = self._settings.id
+        take = f'{call_of("take-lease", id)} {{"take_over": true}}'
         through = f" through {self._front}" if self._front else ""
         holder = self._holder
         if holder == caller.driver:
@@ -154,7 +156,7 @@ class Lease:
             )
             suggestion = (
                 f"Wait until {holder} has finished, or take over and try again. If your front has "
-                f'no button for it, call {take} {{"take_over": true}}.'
+                f"no button for it, call {take}."
             )
         else:
             message = (
@@ -162,7 +164,8 @@ class Lease:
             )
             suggestion = (
                 f"Wait {left:g} s: the lease lapses then unless {self._holder} acts. Or call "
-                f'{take} {{"take_over": true}}, and repeat this call.'
+                f"{take}, and repeat this call; {call_of('snapshot', id)}?wait=30 waits for the "
+                "next stop."
             )
         raise RelayError(
             Code.SESSION_LEASED,

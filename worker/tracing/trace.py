@@ -255,7 +255,8 @@ class Traces:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 "A trace is already running in this session",
-                f"{call_of('get-trace')} reads its rows; {call_of('end-trace')} ends it.",
+                f"{call_of('get-trace')} reads its rows; {call_of('end-trace')} ends it; "
+                f"{call_of('snapshot')}?wait=30 waits for the program's next stop.",
                 current_state=self._lifecycle.state.value,
                 required_state="paused",
             )

@@ -325,7 +325,9 @@ def test_the_lease_of_an_ide_belongs_to_its_connection(session: Session) -> None
     with Ide(session, "vscode") as ide:
         ide.join()
         thread, _ = ide.stopped()
+        before = len(ide.messages)
         ide.ask("next", threadId=thread["threadId"])
+        ide.stopped(after=before)  # a running program is refused before the lease is looked at
         # The relay may hear of it after the IDE has its answer.
         holder = eventually(lambda: (session.get().ok()["lease"] or {}).get("holder"))
         assert holder == "ide:vscode (human)"

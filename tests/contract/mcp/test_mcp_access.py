@@ -118,6 +118,10 @@ def test_a_client_that_leaves_and_a_relay_that_stops(own_relay: Callable[..., Re
     refused = call(client, "debug_inspect", what="variables")
     id = client.get("/sessions").ok()["items"][0]["session_id"]
     assert refused == (True, block("mcp-refusal").replace("sess_1a2b3c4d", id).strip())
+    client.post(f"/sessions/{id}/lease", {"ttl": 600}, headers={"X-Agent": "ann"}).ok()
+    failed, leased = call(client, "debug_control", action="pause")
+    assert failed
+    assert f"acts. debug_wait session={id} waits for the next stop.\n" in leased
     sockets = [waiting(client) for _ in range(5)]
     eventually(lambda: relay.calls() == 5, what="they wait")
     for sock in sockets[1:]:
