@@ -89,6 +89,7 @@ class Execution(Result, kw_only=True):
     return_value: ReturnValue | None = None
     pause_pending: bool | None = None  # a thread in C code stops when it returns from there
     live_stack: Stack | None = None  # where that thread is
+    note: str | None = None  # why there is no `live_stack`
     reached: bool | None = None  # whether the stop is at the requested line
     native_frame: bool | None = None  # the step went into a C function, which has returned
     native_callee: str | None = None  # its name

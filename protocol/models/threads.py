@@ -86,6 +86,7 @@ class Thread(Result, kw_only=True):
     pause_pending: bool = False
     pid: int | None = None
     is_child: bool = False  # whether that process is a child of the program
+    last_known: bool = False  # its process does not answer now: all this is from before
     # With `locals`:
     live: bool | UnsetType = UNSET  # it runs, or is blocked in C: all this was read from outside
     waits_for: WaitsFor | UnsetType = UNSET

@@ -61,7 +61,8 @@ def briefly(listed: list[t.Thread]) -> Iterator[Line]:
         place = thread.current_location
         at = f" {place.path}:{place.line} in {place.function}" if place is not None else ""
         pending = ", stops when it returns from C" * thread.pause_pending
-        groups.setdefault(f"{mark}\n{thread.status}{where}{at}{pending}", []).append(thread)
+        before = " (as last known)" * thread.last_known
+        groups.setdefault(f"{mark}\n{thread.status}{where}{at}{pending}{before}", []).append(thread)
     for key, same in groups.items():
         mark, doing = key.split("\n", 1)
         shown = same if len(same) <= _ALIKE else same[:1]

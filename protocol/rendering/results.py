@@ -80,6 +80,8 @@ def _execution(result: execution.Execution) -> Iterator[Line]:
         yield "the resumed thread still runs; this is where another thread is paused"
     if result.pause_pending:
         yield "pause pending: a thread is in C code and stops as soon as it returns"
+    if result.note:
+        yield f"note: {short(result.note, 600)}"
     if result.live_stack is not None:
         frames, folds = library_frames.folded(result.live_stack.frames, waits=True)
         yield from _stack(msgspec.structs.replace(result.live_stack, frames=frames, folded=folds))
@@ -214,6 +216,8 @@ def _threads(result: threads.ThreadList) -> Iterator[Line]:
         yield from live.threads(result)
         return
     yield from live.briefly(result.threads)
+    if result.note is not msgspec.UNSET:
+        yield f"note: {result.note}"
 
 
 def _source(result: sources.SourceText) -> Iterator[Line]:

@@ -14,13 +14,13 @@ from typing import Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker.debugger.connection import DebugServer, ServerLost
-from debug_relay.worker.debugger.hub import CHILD_SECONDS, Hub
+from debug_relay.worker.debugger.connection import LOOK_SECONDS, DebugServer, ServerLost
+from debug_relay.worker.debugger.hub import Hub
 
 log = logging.getLogger("debug_relay.worker")
 
 # A program that has not taken a change within this time is late. A child is asked side by side, and
-# has `CHILD_SECONDS`.
+# has `LOOK_SECONDS`.
 _TAKEN_SECONDS: Final = 3.0
 
 NO_ANSWER: Final = (
@@ -73,7 +73,7 @@ class ProgramChanges:
                 raise error
 
     async def _in_time(self, task: asyncio.Task[None], server: DebugServer) -> None:
-        seconds = CHILD_SECONDS if server.is_child else _TAKEN_SECONDS
+        seconds = LOOK_SECONDS if server.is_child else _TAKEN_SECONDS
         await asyncio.wait({task}, timeout=0 if self.is_late(server) else seconds)
 
     async def _send(self, server: DebugServer, send: Send) -> None:

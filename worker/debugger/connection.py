@@ -20,9 +20,13 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire.dap import DapError, Decoder, Message, encode_request
 from debug_relay.worker.debugger.engine import Engine
 from debug_relay.worker.debugger.plain_engine import PlainEngine
+from debug_relay.worker.debugger.silence import is_stopped_by_signal, no_answer
 
 _T = TypeVar("_T")
 
+# The debugger's own thread in a program answers a look within this time, unless C code keeps the
+# interpreter or a signal has stopped the program.
+LOOK_SECONDS: Final = 2.0
 # debugpy never answers some requests (stepBack, restartFrame, cancel, …). Only listed requests are
 # sent.
 ALLOWED: Final = frozenset(
@@ -127,6 +131,11 @@ class DebugServer(asyncio.Protocol):
                 future.exception()  # marks it as read: perhaps no task waits for it any more
         self._on_lost(self, why)
 
+    @property
+    def local_pid(self) -> int | None:
+        """None without the probe: the program may be on another machine, with pids of its own."""
+        return self.pid if self.pid and self.engine.can.answer_requests else None
+
     # -- asking
 
     def post(self, command: str, arguments: Any = None) -> asyncio.Future[Message]:
@@ -144,20 +153,21 @@ class DebugServer(asyncio.Protocol):
         return future
 
     async def request(self, command: str, arguments: Any, kind: type[_T], timeout: float) -> _T:
-        """Send a request and wait; returns the answer's body as `kind`."""
+        """Send a request and wait; returns the answer's body as `kind`.
+
+        A program that a signal has stopped gets `LOOK_SECONDS` only: it cannot answer.
+        """
         future = self.post(command, arguments)
+        waited = min(timeout, LOOK_SECONDS)
+        await asyncio.wait([future], timeout=waited)
+        pid = self.local_pid
+        if not future.done() and not (pid and is_stopped_by_signal(pid)):
+            await asyncio.wait([future], timeout=timeout - waited)
+            waited = timeout
+        if not future.done():
+            raise no_answer(command, waited, pid)
         try:
-            async with asyncio.timeout(timeout):
-                message = await future
-        except TimeoutError:
-            raise RelayError(
-                Code.DEBUGPY_TIMEOUT,
-                f"The debugger did not answer {command} within {timeout:g} s",
-                "The program may be in C code that holds the interpreter: try again. "
-                f"{call_of('session-status')} shows its state.",
-                command=command,
-                timeout=timeout,
-            ) from None
+            message = future.result()
         except ServerLost as error:
             raise RelayError(
                 Code.DEBUGPY_ERROR,

@@ -142,7 +142,7 @@ class Engine(Protocol):
     # -- the program
 
     async def live_stack(
-        self, thread: int, start: int, levels: int, timeout: float | None
+        self, thread: int, start: int, levels: int, timeout: float
     ) -> probe.LiveStack | None:
         """The present stack of a running thread; None if only stopped threads can be read."""
 

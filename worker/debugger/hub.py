@@ -16,7 +16,7 @@ from msgspec import Struct
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire import dap
-from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.connection import LOOK_SECONDS, DebugServer
 from debug_relay.worker.debugger.stack_frames import FrameList, frame_list
 
 _T = TypeVar("_T")
@@ -24,8 +24,6 @@ _T = TypeVar("_T")
 FIRST_REFERENCE: Final = 1000
 # References into frames that run: the oldest go first.
 LIVE_REFERENCES: Final = 10_000
-# A child process answers a request that the program gets as well within this time.
-CHILD_SECONDS: Final = 2.0
 # bootstrap's signal handler has this file name: a main thread that we woke may stop in it.
 
 
@@ -108,19 +106,19 @@ class Hub:
         """Ask processes side by side; returns the answers of those that gave one.
 
         The program itself must answer. A child may end at any moment, or hang in C: after
-        `CHILD_SECONDS` we do not wait for it. It does what was requested when it runs Python again.
+        `LOOK_SECONDS` we do not wait for it. It does what was requested when it runs Python again.
         """
 
         async def answer(server: DebugServer) -> tuple[_T] | None:
             if not server.is_child:
                 return (await ask(server),)
             try:
-                async with asyncio.timeout(CHILD_SECONDS):
+                async with asyncio.timeout(LOOK_SECONDS):
                     return (await ask(server),)
             except TimeoutError:
                 return None
-            except RelayError:
-                if server.lost:
+            except RelayError as error:
+                if server.lost or error.code is Code.DEBUGPY_TIMEOUT:
                     return None
                 raise
 
@@ -174,21 +172,32 @@ class Hub:
             )
         return thread
 
-    async def refresh_threads(self) -> list[KnownThread]:
-        """The threads that live now, with their names."""
+    async def refresh_threads(self) -> tuple[list[KnownThread], list[DebugServer]]:
+        """The threads that live now, with their names; and the servers that do not answer, whose
+        threads are those that are known from before.
+        """
         alive: list[KnownThread] = []
 
-        async def ask(server: DebugServer) -> tuple[DebugServer, dap.Threads]:
-            return server, await server.request("threads", None, dap.Threads, self.timeout)
+        async def ask(server: DebugServer) -> tuple[DebugServer, dap.Threads | None]:
+            try:
+                return server, await server.request("threads", None, dap.Threads, LOOK_SECONDS)
+            except RelayError as error:
+                if error.code is not Code.DEBUGPY_TIMEOUT:
+                    raise
+                return server, None
 
-        for server, listed in await self.each(self.taking_changes(), ask):
-            if server.lost:
+        asked = self.taking_changes()
+        answers = dict(await self.each(asked, ask))
+        silent = [server for server in asked if not (server.lost or answers.get(server))]
+        for server, listed in answers.items():
+            if server.lost or listed is None:
                 continue
             for entry in listed.threads:
                 thread = self._threads[self.thread_id(server, entry.id)]
                 thread.name = entry.name
                 alive.append(thread)
-        return sorted(alive, key=lambda thread: thread.id)
+        alive += [thread for thread in self._threads.values() if thread.server in silent]
+        return sorted(alive, key=lambda thread: thread.id), silent
 
     # -- stacks
 

@@ -333,7 +333,7 @@ class PlainEngine:
         return answers.Answer(), answer.targets
 
     async def live_stack(
-        self, thread: int, start: int, levels: int, timeout: float | None
+        self, thread: int, start: int, levels: int, timeout: float
     ) -> probe.LiveStack | None:
         return None
 

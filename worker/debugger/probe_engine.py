@@ -147,7 +147,7 @@ class ProbeEngine:
         ]
 
     async def live_stack(
-        self, thread: int, start: int, levels: int, timeout: float | None
+        self, thread: int, start: int, levels: int, timeout: float
     ) -> probe.LiveStack | None:
         request = probe.Live(thread=thread, start=start, levels=levels)
         return await self._probes.ask(self._server, request, timeout)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.wire import probe_messages as probe
-from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.connection import LOOK_SECONDS, DebugServer
 from debug_relay.worker.debugger.hub import KnownThread
 from debug_relay.worker.debugger.probe_client import ProbeClient
 
@@ -18,15 +20,20 @@ class ThreadPosition(Struct):
 
 
 async def of_threads(
-    probes: ProbeClient, timeout: float | None = None
+    probes: ProbeClient,
+    timeout: float = LOOK_SECONDS,
+    but: Collection[DebugServer] = (),
 ) -> dict[int, ThreadPosition]:
-    """The position of each thread, by its id; empty for a program without the probe."""
+    """The position of each thread, by its id; none for a program without the probe, and none for
+    the processes in `but`.
+    """
     found: dict[int, ThreadPosition] = {}
 
     async def ask(server: DebugServer) -> tuple[DebugServer, list[probe.ThreadRow]]:
         return server, await probes.ask(server, probe.Threads(), timeout)
 
-    for server, rows in await probes.hub.each(probes.probed(), ask):
+    asked = [server for server in probes.probed() if server not in but]
+    for server, rows in await probes.hub.each(asked, ask):
         if server.lost:
             continue
         for dap_id, is_stopped, will_stop, top in rows:
@@ -40,7 +47,7 @@ async def of_threads(
 
 
 async def live_stack(
-    probes: ProbeClient, thread: KnownThread, start: int, levels: int, timeout: float | None = None
+    probes: ProbeClient, thread: KnownThread, start: int, levels: int, timeout: float = LOOK_SECONDS
 ) -> probe.LiveStack | None:
     """The present stack of a running thread; None for a thread that is stopped, and for a program
     without the probe.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 from debug_relay.protocol.errors import Code, RelayError
@@ -18,7 +17,6 @@ from debug_relay.worker.ide.shapes import (
     variable_of,
 )
 
-_THREADS_SECONDS: Final = 2.0  # The program names its threads within this time.
 _MOST_VARIABLES: Final = 1000  # Variables in one answer.
 _MOST_FRAMES: Final = 1000  # Frames in one answer.
 _MOST_MODULES: Final = 1000  # Modules in one answer.
@@ -30,13 +28,7 @@ async def threads(ide: JoinedIde, arguments: a.Arguments) -> Body:
     session = ide.session
     if session.lifecycle.state not in LIVE:
         return {"threads": []}
-    try:
-        async with asyncio.timeout(_THREADS_SECONDS):
-            listed = (await ide.ask("threads")).threads
-    except TimeoutError:
-        # The program answers nobody, as in a call in C that keeps the GIL: show those we know.
-        known = [session.hub.thread(id) for id in session.hub.thread_ids()]
-        listed = [session.views.thread(thread, None) for thread in known]
+    listed = (await ide.ask("threads")).threads
     return {
         "threads": [
             {
@@ -49,8 +41,7 @@ async def threads(ide: JoinedIde, arguments: a.Arguments) -> Body:
 
 
 def _thread_name(thread: Thread) -> str:
-    name = thread.name or f"Thread {thread.id}"
-    return f"{name} (pid {thread.pid})" if thread.is_child else name
+    return f"{thread.name} (pid {thread.pid})" if thread.is_child else thread.name
 
 
 async def stack_trace(ide: JoinedIde, arguments: a.StackTrace) -> Body:

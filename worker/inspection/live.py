@@ -16,19 +16,15 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import threads as t
 from debug_relay.protocol.models.fields import UNSET, Location
 from debug_relay.protocol.system import procfs
-from debug_relay.protocol.version import API_PREFIX
 from debug_relay.protocol.wire import live_answers as looks
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger import thread_positions
-from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.connection import LOOK_SECONDS, DebugServer
 from debug_relay.worker.debugger.hub import KnownThread, LivePlace
 from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.inspection.variables import counts
 
-# The program's own thread of the debugger answers a look within this time, unless C code keeps the
-# interpreter.
-LOOK_SECONDS: Final = 5.0
 FRAMES: Final = 10  # Frames of one thread in a look.
 LOCALS: Final = 30  # Locals of one frame in a look.
 VALUE: Final = 400  # Characters of one value in a look.
@@ -54,10 +50,7 @@ class LiveThreads:
         is_stopped = self._stops.threads.of(thread_id) is not None
         if is_stopped or not known.server.engine.can.read_running_threads:
             return None
-        try:
-            stack = await thread_positions.live_stack(self._probes, known, 0, 1, LOOK_SECONDS)
-        except RelayError as error:
-            raise _unreachable(error, known.server) from None
+        stack = await thread_positions.live_stack(self._probes, known, 0, 1)
         return None if stack is None else known
 
     # -- all threads
@@ -67,16 +60,13 @@ class LiveThreads:
 
         async def ask(server: DebugServer) -> Page:
             request = probe.Look(threads=[], frames=FRAMES, locals=LOCALS, width=VALUE, every=every)
-            try:
-                return server, await self._probes.ask(server, request, LOOK_SECONDS)
-            except RelayError as error:
-                raise _unreachable(error, server) from None
+            return server, await self._probes.ask(server, request, LOOK_SECONDS)
 
         return await self._hub.each(self._probes.probed(), ask)
 
-    def as_list(self, pages: list[Page], shown: list[t.Thread]) -> t.ThreadList:
-        """Add to each thread its frames with their locals, and what it waits for."""
-        by_id = {thread.id: thread for thread in shown}
+    def add(self, pages: list[Page], to: t.ThreadList) -> list[str]:
+        """Add to each thread its frames with their locals, and what it waits for; returns notes."""
+        by_id = {thread.id: thread for thread in to.threads}
         circles = [
             [self._hub.thread_id(server, key) for key in circle]
             for server, page in pages
@@ -99,12 +89,8 @@ class LiveThreads:
         ]
         if room <= 0:
             notes.append(_cut(self._session_id))
-        return t.ThreadList(
-            threads=shown,
-            stopped_thread_id=self._stops.current.thread_id if self._stops.current else None,
-            deadlocks=circles or UNSET,
-            note="; ".join(notes) or UNSET,
-        )
+        to.deadlocks = circles or UNSET
+        return notes
 
     def _add(
         self,
@@ -143,10 +129,7 @@ class LiveThreads:
         request = probe.Tasks(
             locals=LOCALS if params.locals else 0, width=VALUE, every=params.frames == "all"
         )
-        try:
-            page = await self._probes.ask(server, request, LOOK_SECONDS)
-        except RelayError as error:
-            raise _unreachable(error, server) from None
+        page = await self._probes.ask(server, request, LOOK_SECONDS)
         room, listed = CHARACTERS, []
         for row in page.rows:
             task = t.Task(
@@ -306,10 +289,7 @@ class LiveThreads:
         return answer
 
     async def _ask(self, thread: KnownThread, request: probe.Request[probe.T]) -> probe.T:
-        try:
-            return await self._probes.ask(thread.server, request, LOOK_SECONDS)
-        except RelayError as error:
-            raise _unreachable(error, thread.server) from None
+        return await self._probes.ask(thread.server, request, LOOK_SECONDS)
 
     def _no_frame(self, thread: KnownThread, frame: int) -> RelayError:
         return RelayError(
@@ -378,25 +358,3 @@ def _is_busy(server: DebugServer, row: looks.LookRow) -> bool:
     if row.wait is None or row.wait.kind != "call" or row.native is None or not server.pid:
         return False
     return procfs.thread_state(server.pid, row.native) == "R"
-
-
-def _unreachable(error: RelayError, server: DebugServer) -> RelayError:
-    """An error for when the debugger's thread in the program does not get to answer."""
-    if error.code is not Code.DEBUGPY_TIMEOUT:
-        return error
-    threads = []
-    for native in procfs.threads(server.pid)[:50] if server.pid else []:
-        state, call = procfs.thread_state(server.pid, native), procfs.syscall(server.pid, native)
-        threads.append(
-            {"os_thread_id": native, "state": state, "syscall": call.number if call else None}
-        )
-    return RelayError(
-        Code.DEBUGPY_TIMEOUT,
-        f"Process {server.pid} did not let the debugger's thread answer within {LOOK_SECONDS:g} s: "
-        "one of its threads keeps the interpreter (the GIL) in C, or very many threads are busy",
-        f"GET {API_PREFIX}/processes/{server.pid}/stacks?locals=true reads the stacks from outside "
-        "the process.",
-        operation="threads",
-        pid=server.pid,
-        os_threads=threads,
-    )

@@ -16,12 +16,14 @@ from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.breakpoints.source_changes import OUTDATED
 from debug_relay.worker.debugger import thread_positions
+from debug_relay.worker.debugger.connection import LOOK_SECONDS
 from debug_relay.worker.debugger.engine import Children
 from debug_relay.worker.debugger.hub import KnownThread
 from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.debugger.run_control import RunControl
+from debug_relay.worker.debugger.silence import note as no_answer_note
 from debug_relay.worker.debugger.thread_positions import ThreadPosition
-from debug_relay.worker.inspection.live import COPIED, LiveThreads
+from debug_relay.worker.inspection.live import COPIED, LiveThreads, Page
 from debug_relay.worker.inspection.variables import as_listed
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
@@ -69,11 +71,28 @@ class Views:
             )
         return known[0]
 
-    def thread(self, known: KnownThread, now: ThreadPosition | None) -> t.Thread:
+    async def threads(self, pages: list[Page] | None = None) -> t.ThreadList:
+        """The list of threads; with `pages` also their frames, and what they wait for."""
+        listed, silent = await self._hub.refresh_threads()
+        known = {}
+        if pages is None:
+            known = await thread_positions.of_threads(self._probes, but=silent)
+        shown = [self._thread(one, known.get(one.id), one.server in silent) for one in listed]
+        result = t.ThreadList(
+            threads=shown,
+            stopped_thread_id=self._stops.current.thread_id if self._stops.current else None,
+        )
+        notes = [no_answer_note(server.local_pid, LOOK_SECONDS) for server in silent]
+        if pages is not None:
+            notes += self.live.add(pages, result)
+        result.note = "; ".join(notes) or UNSET
+        return result
+
+    def _thread(self, known: KnownThread, now: ThreadPosition | None, last_known: bool) -> t.Thread:
         paused = known.id in self._stops.threads and (now is None or now.will_stop)
         return t.Thread(
             id=known.id,
-            name=known.name,
+            name=known.name or f"Thread {known.id}",
             status="paused" if paused else "running",
             is_current=self._stops.current is not None
             and self._stops.current.thread_id == known.id,
@@ -81,6 +100,7 @@ class Views:
             pause_pending=now is not None and now.will_stop and not now.is_stopped,
             pid=known.server.pid or None,
             is_child=known.server.is_child,
+            last_known=last_known,
         )
 
     async def stack(self, thread_id: int | None, start: int, levels: int) -> i.Stack:
@@ -98,7 +118,7 @@ class Views:
         return found
 
     async def live_stack(
-        self, thread_id: int, start: int, levels: int, timeout: float | None = None
+        self, thread_id: int, start: int, levels: int, timeout: float = LOOK_SECONDS
     ) -> i.Stack | None:
         """A snapshot of the stack of a thread that runs, or is in C while the others are
         stopped.

@@ -9,8 +9,8 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.inspection import Watch
 from debug_relay.protocol.wire.probe_answers import Watched
+from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
@@ -23,12 +23,12 @@ class Watches:
         self,
         settings: Settings,
         log: SessionLog,
-        hub: Hub,
+        changes: ProgramChanges,
         probes: ProbeClient,
     ) -> None:
         self._settings = settings
         self._log = log
-        self._hub = hub
+        self._changes = changes
         self._probes = probes
         self._watches: dict[str, Watch] = {}
         self._next = 1
@@ -87,7 +87,7 @@ class Watches:
 
     async def send(self) -> None:
         """Send the watches to all probes, which evaluate them from the next stop on."""
-        await self._hub.each(self._probes.probed(), self.begin)
+        await self._changes.make(self.begin, to=self._probes.probed())
 
     async def begin(self, server: DebugServer) -> None:
         rows = list(self.texts().items())

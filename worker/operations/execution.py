@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import execution as e
 from debug_relay.protocol.models.fields import SnapshotBounds
 from debug_relay.protocol.models.inspection import Stack
@@ -112,19 +112,25 @@ async def pause(call: Call, params: e.Pause) -> Struct:
         await run.until_others_stop(call.abandoned)
     result = run.result(completed, awaited)
     if not completed or awaited is not None:
-        result.live_stack = await _pending_stack(session, awaited)
+        result.live_stack, result.note = await _pending_stack(session, awaited)
     if not completed or result.live_stack is not None:
         result.pause_pending = True
     return await _with_report(call, result, params.snapshot)
 
 
-async def _pending_stack(session: Session, thread_id: int | None) -> Stack | None:
-    """The stack of a thread that should stop and has not; None for a paused one."""
+async def _pending_stack(
+    session: Session, thread_id: int | None
+) -> tuple[Stack | None, str | None]:
+    """The stack of a thread that should stop and has not, or why it cannot be read; neither for a
+    thread that is paused or has ended.
+    """
     try:
         chosen = session.views.any_thread_of(thread_id)
-        return await session.views.live_stack(chosen, 0, _LIVE_FRAMES, _LOOK_SECONDS)
-    except RelayError:
-        return None  # it has ended, or C code holds the interpreter and nothing can be read
+        return await session.views.live_stack(chosen, 0, _LIVE_FRAMES, _LOOK_SECONDS), None
+    except RelayError as error:
+        if error.code is not Code.DEBUGPY_TIMEOUT:
+            return None, None
+        return None, f"{error.message}. {error.details['suggestion']}"
 
 
 async def _step(call: Call, params: e.Step, operation: str, how: str) -> RunCommand:

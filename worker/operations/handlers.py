@@ -25,7 +25,6 @@ from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.rendering.library_frames import folded
 from debug_relay.protocol.rendering.text import CONTENT_TYPES
 from debug_relay.protocol.state import State
-from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.hub import KnownThread
 from debug_relay.worker.operations import execution, inspection, stops, traces
 from debug_relay.worker.operations.call import Call, Handler
@@ -210,19 +209,11 @@ async def exception(call: Call, params: i.GetException) -> Struct:
 async def threads(call: Call, params: t.Threads) -> Struct:
     session = call.session
     session.access.require("threads")
-    current = session.stops.current.thread_id if session.stops.current else None
+    pages = None
     if params.locals:
         # This comes first: it soon says so if the program lets no Python code run.
         pages = await session.views.live.look(every=params.frames == "all")
-        listed = await session.hub.refresh_threads()
-        shown = [session.views.thread(thread, None) for thread in listed]
-        return session.views.live.as_list(pages, shown)
-    listed = await session.hub.refresh_threads()
-    known = await thread_positions.of_threads(session.probes)
-    return t.ThreadList(
-        threads=[session.views.thread(thread, known.get(thread.id)) for thread in listed],
-        stopped_thread_id=current,
-    )
+    return await session.views.threads(pages)
 
 
 async def _live_thread(

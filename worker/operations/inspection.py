@@ -16,7 +16,7 @@ from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
-from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.connection import LOOK_SECONDS, DebugServer
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.session.session import Session
 from debug_relay.worker.source.colouring import tokens_of
@@ -138,8 +138,7 @@ async def modules(call: Call, params: sources.Modules) -> Struct:
     session = call.session
     session.access.require("modules")
     server = _process(session, params.thread_id)
-    timeout = session.settings.request_timeout
-    found = await server.engine.modules(params.offset, params.limit, timeout)
+    found = await server.engine.modules(params.offset, params.limit, LOOK_SECONDS)
     rows, total = found.rows, found.total
     return sources.ModuleList(
         items=[

@@ -126,7 +126,7 @@ class Session:
     def _add_inspection(self) -> None:
         settings, lifecycle, log = self.settings, self.lifecycle, self.log
         debuggee, run = self.debuggee, self.run
-        self.watches = Watches(settings, log, self.hub, self.probes)
+        self.watches = Watches(settings, log, self.program_changes, self.probes)
         self.reports = StopReports(settings, log, self.debugging, self.watches, self.sources)
         self.stops.listen(self.reports)
         self.exception_reports = ExceptionReports(settings, lifecycle, self.debugging)
@@ -222,6 +222,7 @@ class Session:
             self.settings,
             self.publication,
             self.hub,
+            self.program_changes,
             self.breakpoints,
             self.saved,
             self.blueprints,

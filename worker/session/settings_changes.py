@@ -15,6 +15,7 @@ from debug_relay.protocol.refusals import require_project
 from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee.handshake import Handshake
+from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.interpreter.resolve import choose
 from debug_relay.worker.limits.watch import LimitWatch
@@ -37,6 +38,7 @@ class SettingsChanges:
         settings: Settings,
         publication: Publication,
         hub: Hub,
+        changes: ProgramChanges,
         breakpoints: Breakpoints,
         saved: SavedBreakpoints,
         blueprints: Blueprints,
@@ -46,6 +48,7 @@ class SettingsChanges:
         self._settings = settings
         self._publication = publication
         self._hub = hub
+        self._changes = changes
         self._breakpoints = breakpoints
         self._saved = saved
         self._blueprints = blueprints
@@ -87,7 +90,7 @@ class SettingsChanges:
     async def carry_out(self, params: PatchSession) -> None:
         """Do what follows from a change that was applied."""
         if params.stop_all is not UNSET:
-            await self._hub.each(self._hub.taking_changes(), self._handshake.send_stop_all)
+            await self._changes.make(self._handshake.send_stop_all)
         await self._change_breakpoints(params)
         await self.find_interpreter()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -401,7 +403,6 @@ KEEPS = """
 """
 
 
-@pytest.mark.one_python
 def test_c_code_that_keeps_the_interpreter(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:
@@ -414,11 +415,22 @@ def test_c_code_that_keeps_the_interpreter(
             return any(frame["name"] == "keeps" for one in stacks for frame in one["frames"])
 
         eventually(is_stuck)
+        answer = session.get("/threads").ok()
+        (thread,) = answer["threads"]
+        assert (thread["status"], thread["last_known"]) == ("running", True)
+        stacks = f"/processes/{pid}/stacks?locals=true"
+        assert "keeps the interpreter" in answer["note"]
+        assert stacks in answer["note"]
         error = session.get("/threads", locals="true").refused("DEBUGPY_TIMEOUT")
         assert "keeps the interpreter" in error["message"]
-        assert f"/processes/{pid}/stacks?locals=true" in error["details"]["suggestion"]
+        assert stacks in error["details"]["suggestion"]
         states = {one["os_thread_id"]: one["state"] for one in error["details"]["os_threads"]}
         assert states[pid] == "S"
+        # A signal that stops the whole process is told apart.
+        os.kill(pid, signal.SIGSTOP)
+        paused = session.post("/pause", {"wait": 0}).ok()
+        assert paused["pause_pending"] is True
+        assert f"`kill -CONT {pid}`" in paused["note"]
 
 
 DROPS = """
