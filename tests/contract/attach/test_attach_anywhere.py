@@ -299,8 +299,7 @@ def hit_and_leave(session: Session, one: Running) -> None:
 def test_it_never_stands_still(relay: Client, start: Start, python: str, text: str) -> None:
     one = start(text, python=python)
     with relay.session() as session:
-        for _ in range(2):
-            hit_and_leave(session, one)
+        hit_and_leave(session, one)
     assert one.alive
     # 3.12 and later warn of every fork beside other threads, and ours are there for a while.
     assert text is FORKS or one.stderr() == ""
@@ -312,8 +311,7 @@ def test_a_loop_that_runs_already_and_calls_nothing(
 ) -> None:
     one = start(loop, python=python)
     with relay.session() as session:
-        for _ in range(2):
-            hit_and_leave(session, one)
+        hit_and_leave(session, one)
     assert one.alive
 
 
@@ -327,9 +325,8 @@ def test_one_at_the_limit_of_its_recursion(
 ) -> None:
     one = start(AT_THE_LIMIT.format(seconds=seconds, wait=wait), python=python)
     with relay.session() as session:
-        for _ in range(2):
-            session.post("/attach", {"pid": one.pid, "connect_timeout": 60}).ok()
-            assert session.post("/detach").ok()["residue"] is None
+        session.post("/attach", {"pid": one.pid, "connect_timeout": 60}).ok()
+        assert session.post("/detach").ok()["residue"] is None
     assert one.alive
     assert one.stderr() == ""
 
@@ -340,8 +337,7 @@ def test_one_that_runs_nothing_that_was_written(
 ) -> None:
     one = start(HARDENED.format(wait=wait), python=python)
     with relay.session() as session:
-        for _ in range(2):
-            hit_and_leave(session, one)
+        hit_and_leave(session, one)
     assert one.alive
     assert one.stderr() == ""
 
@@ -369,6 +365,7 @@ def test_one_with_subinterpreters(relay: Client, start: Start, version: str) -> 
     assert one.stderr() == ""
 
 
+@pytest.mark.one_python
 def test_one_that_ends_meanwhile(relay: Client, start: Start, python: str) -> None:
     one = start(ENDS, python=python)
     with relay.session() as session:
@@ -386,8 +383,7 @@ def test_one_whose_files_stand_before_the_library(
         source(f"raise SystemError('{name} was run')\n", f"{name}.py")
     one = start(SHADOWS, python=python)
     with relay.session() as session:
-        for _ in range(2):
-            hit_and_leave(session, one)
+        hit_and_leave(session, one)
             assert one.ask("import") == [1, 1, 1]
     assert one.alive
     assert one.stderr() == ""

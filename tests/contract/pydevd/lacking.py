@@ -1,4 +1,5 @@
-"""Programs whose debugpy lacks an inner name, one for each name: run by `test_lacking_names.py`.
+"""Programs whose debugpy lacks inner names, one for each object that has some: run by
+`test_lacking_names.py`.
 
 Runs under any Python that is debugged. The process imports pydevd and the probe once; each program
 is a fork of it, and so is the client of each program, which debugs it as the worker would. A name
@@ -34,26 +35,26 @@ LINE = 3
 
 
 class Lacks:
-    """Something inside of which a name is lacking."""
+    """An object that has an object, by way of `parents`, in which names are lacking."""
 
-    def __init__(self, whole, path):
-        self.whole = whole
-        self.lacking, _, self.rest = path.replace("()", "").partition(".")
+    def __init__(self, whole, parents, lacking):
+        self.whole, self.parents, self.lacking = whole, parents, lacking
 
     def __getattr__(self, name):
-        if name != self.lacking:
-            return getattr(self.whole, name)
-        if not self.rest:
-            raise AttributeError(name)
-        return Lacks(getattr(self.whole, name), self.rest)
+        return without(getattr(self.whole, name), name, self.parents, self.lacking)
 
     def __call__(self, *args, **kwargs):
-        found = Lacks(self.whole(*args, **kwargs), self.lacking)
-        found.rest = self.rest
-        return found
+        return Lacks(self.whole(*args, **kwargs), self.parents, self.lacking)
 
     def __instancecheck__(self, instance):
         return isinstance(instance, self.whole)
+
+
+def without(found, name, parents, lacking):
+    """The attribute `name` of an object, as far as it may be seen."""
+    if not parents and name in lacking:
+        raise AttributeError(name)
+    return Lacks(found, parents[1:], lacking) if parents and name == parents[0] else found
 
 
 def is_named_in(code, name):
@@ -64,16 +65,16 @@ def is_named_in(code, name):
     )
 
 
-def take_away(where, path, names):
-    first, _, rest = path.replace("()", "").partition(".")
+def take_away(lacking, names):
+    where = lacking[0].where
+    paths = [name.path.replace("()", "").split(".") for name in lacking]
+    parents, last = paths[0][:-1], {path[-1] for path in paths}
 
     def get(this, name):
         found = object.__getattribute__(this, name)
-        if name != first or not is_named_in(sys._getframe(1).f_code, name):
+        if not is_named_in(sys._getframe(1).f_code, name):
             return found
-        if not rest:
-            raise AttributeError(name)
-        return Lacks(found, rest)
+        return without(found, name, parents, last)
 
     if where == names.DB:
         sys.modules["pydevd"].PyDB.__getattribute__ = get
@@ -165,7 +166,7 @@ def debugged(sock, setup):
     return client.said, top["line"], value
 
 
-def case(name, parts, setup):
+def case(lacking, parts, setup):
     """The client of one program, whose answer goes to stdout."""
     signal.alarm(SECONDS)
     listener = socket.socket()
@@ -179,7 +180,7 @@ def case(name, parts, setup):
         listener.close()
         os.dup2(write, 1)
         os.dup2(write, 2)
-        program(name, parts, setup)
+        program(lacking, parts, setup)
     os.close(write)
     listener.settimeout(0.05)
     sock = status = None
@@ -189,7 +190,7 @@ def case(name, parts, setup):
         except OSError:  # none within this time
             ended, status = os.waitpid(pid, os.WNOHANG)
             status = status if ended else None
-    result = {"name": str(name), "said": "", "error": None, "stopped": None}
+    result = {"lacking": [*map(str, lacking)], "said": "", "error": None, "stopped": None}
     if sock is not None:
         sock.settimeout(SECONDS)
         try:
@@ -206,15 +207,24 @@ def case(name, parts, setup):
     os._exit(0)
 
 
-def program(name, parts, setup):
+def program(lacking, parts, setup):
     signal.alarm(SECONDS)
     load, names, launched, bytecode = parts
-    take_away(name.where, name.path, names)
+    take_away(lacking, names)
     load.bring_in(setup["debugger_parent"], bytecode)
     probe = launched.Launched(setup, bytecode, (__file__,)).connect()
     probe.started = True
     exec(compile(PROGRAM, setup["program"], "exec"), {"__name__": "__main__"})
     sys.exit()
+
+
+def of_one_object(names):
+    """The names that are needed of each object; what nothing can be debugged without, alone."""
+    found = {}
+    for name in names.needed():
+        essential = name.path if str(name) in names.ESSENTIAL else ""
+        found.setdefault((name.where, name.path.rpartition(".")[0], essential), []).append(name)
+    return found.values()
 
 
 def main():
@@ -233,17 +243,17 @@ def main():
     missing, names.missing = names.missing, lambda db=None: ["looked at when one is taken away"]
     load.bring_in(setup["debugger_parent"], bytecode)
     names.missing = missing
+    names._SHOWN = len(names.NAMES)
     parts = load, names, bring("lifecycle.launched"), bytecode
     gc.freeze()  # or each program copies all of it when it collects
     running = 0
-    chosen = [name for name in names.needed() if not setup["names"] or str(name) in setup["names"]]
-    for name in chosen:
+    for lacking in of_one_object(names):
         if running == AT_ONCE:
             os.wait()
             running -= 1
         running += 1
         if not os.fork():
-            case(name, parts, setup)
+            case(lacking, parts, setup)
     while running:
         os.wait()
         running -= 1
