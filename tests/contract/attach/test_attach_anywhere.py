@@ -384,7 +384,7 @@ def test_one_whose_files_stand_before_the_library(
     one = start(SHADOWS, python=python)
     with relay.session() as session:
         hit_and_leave(session, one)
-            assert one.ask("import") == [1, 1, 1]
+        assert one.ask("import") == [1, 1, 1]
     assert one.alive
     assert one.stderr() == ""
 

@@ -142,29 +142,17 @@ def test_a_condition_that_does_not_compile_is_refused_with_the_syntax_error(
         assert session.get("/breakpoints").ok()["total"] == 0
 
 
-@pytest.mark.parametrize("hit_condition", ["abc", "> x", "5 6", "=5", "%0", "-1", "5.5"])
 def test_a_hit_condition_of_no_known_form_is_refused_with_the_forms(
-    relay: Client, source: Callable[..., Source], hit_condition: str
+    relay: Client, source: Callable[..., Source]
 ) -> None:
     program = source(LOOP)
     with relay.session() as session:
-        error = session.post(
-            "/breakpoints", spec(program, program["work"], hit_condition=hit_condition)
-        ).refused("BREAKPOINT_INVALID_CONDITION", 400)
-        told = error["message"] + error["details"]["suggestion"]
-        assert ">=" in told
-        assert "%" in told
-
-
-def test_a_relative_path_resolves_against_the_project_root(
-    relay: Client, source: Callable[..., Source], tmp_path: Path
-) -> None:
-    program = source(LOOP, "package/program.py")
-    with relay.session(project_root=str(tmp_path)) as session:
-        answer = session.break_at("package/program.py", program["work"])
-        assert answer["verified"] is True
-        assert answer["source"]["path"] == str(program)
-        assert session.launch(program)["current_location"]["line"] == program["work"]
+        for wrong in ("abc", "> x", "5 6", "=5", "%0", "-1", "5.5"):
+            body = spec(program, program["work"], hit_condition=wrong)
+            error = session.post("/breakpoints", body).refused("BREAKPOINT_INVALID_CONDITION", 400)
+            told = error["message"] + error["details"]["suggestion"]
+            assert ">=" in told, wrong
+            assert "%" in told, wrong
 
 
 def test_a_relative_path_without_project_root_is_refused(relay: Client) -> None:
@@ -340,12 +328,15 @@ def test_deleted_ones_are_gone_and_their_ids_are_not_used_again(
             ]  # fmt: skip
 
 
+@pytest.mark.one_python
 def test_a_patch_changes_what_it_names_and_keeps_the_rest(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:
     program = source(LOOP)
     with relay.session(python_path=python) as session:
         id = session.break_at(program, program["work"], condition="i in (2, 5, 7)")["id"]
+        off = session.break_at(program, program["back"], enabled=False)
+        assert (off["enabled"], off["verified"]) == (False, True)
         session.launch(program)
         assert session.value("i") == "2"
         changed = session.patch(f"/breakpoints/{id}", {"hit_condition": "3"}).ok()
@@ -360,87 +351,61 @@ def test_a_patch_changes_what_it_names_and_keeps_the_rest(
         assert (cleared.ok()["condition"], cleared.ok()["hit_condition"]) == (None, None)
         session.resume()
         assert session.value("i") == "8"
-        assert session.patch(f"/breakpoints/{id}", {"enabled": False}).ok()["enabled"] is False
-        assert session.resume()["exit_code"] == 0
-
-
-def test_a_disabled_one_does_not_stop_until_it_is_enabled(
-    relay: Client, source: Callable[..., Source]
-) -> None:
-    program = source(LOOP)
-    with relay.session() as session:
-        off = session.break_at(program, program["work"], enabled=False)
-        assert (off["enabled"], off["verified"]) == (False, True)
-        session.break_at(program, program["call"], condition="i == 6")
-        session.launch(program)
-        assert session.value("i") == "6"
+        # A disabled one does not stop until it is enabled.
         session.patch(f"/breakpoints/{off['id']}", {"enabled": True}).ok()
-        assert session.resume()["current_location"]["line"] == program["work"]
-        assert session.value("i") == "6"
+        assert session.resume()["current_location"]["line"] == program["back"]
+        assert session.value("i") == "8"
+        for one in (id, off["id"]):
+            assert session.patch(f"/breakpoints/{one}", {"enabled": False}).ok()["enabled"] is False
+        assert session.resume()["exit_code"] == 0
 
 
 # -- when they stop
 
-HIT_CONDITIONS = {
-    "3": ["2"],
-    "==3": ["2"],
-    "!= 3": ["0", "1", "3", "4", "5"],
-    ">=5": ["4", "5"],
-    ">5": ["5"],
-    " <= 2 ": ["0", "1"],
-    "<2": ["0"],
-    "% 2": ["1", "3", "5"],
+CONDITIONS = """
+    LIMIT = 3
+
+    def work(i, wanted):
+        {lines}
+
+    for n in range(6):
+        work(n, {{2, 4}})
+"""
+# A line's condition and hit condition, and what `i` is when the program stops there.
+STOPS = {
+    (None, "3"): ["2"],
+    (None, "==3"): ["2"],
+    (None, "!= 3"): ["0", "1", "3", "4", "5"],
+    (None, ">=5"): ["4", "5"],
+    (None, ">5"): ["5"],
+    (None, " <= 2 "): ["0", "1"],
+    (None, "<2"): ["0"],
+    (None, "% 2"): ["1", "3", "5"],
+    # Counted are the hits at which the condition is true: 0, 2, 4.
+    ("i % 2 == 0", "%2"): ["2"],
+    # It reads locals and globals, also from within a nested scope.
+    ("any(x == i for x in wanted) and i > LIMIT", None): ["4"],
 }
 
 
-def test_hit_conditions_stop_at_their_count(
+def test_conditions_and_hit_conditions(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:
-    text = "".join(f"    line_{n} = {n}\n" for n in range(len(HIT_CONDITIONS)))
-    program = source(f"for i in range(6):\n{text}")
+    lines = "\n        ".join(f"line_{number} = i" for number in range(len(STOPS)))
+    program = source(CONDITIONS.format(lines=lines))
+    first = program.text.splitlines().index("    line_0 = i") + 1
     with relay.session(python_path=python) as session:
-        for line, form in enumerate(HIT_CONDITIONS, 2):
-            session.break_at(program, line, hit_condition=form)
+        for line, (condition, hit_condition) in enumerate(STOPS, first):
+            session.break_at(program, line, condition=condition, hit_condition=hit_condition)
         seen: dict[int, list[str]] = {}
         answer = session.launch(program)
         while answer["status"] == "paused":
             line = answer["current_location"]["line"]
             seen.setdefault(line, []).append(session.value("i"))
             answer = session.resume()
-        assert {form: seen[line] for line, form in enumerate(HIT_CONDITIONS, 2)} == HIT_CONDITIONS
-
-
-def test_condition_and_hit_condition_must_both_hold(
-    relay: Client, source: Callable[..., Source], python: str
-) -> None:
-    program = source(LOOP)
-    with relay.session(python_path=python) as session:
-        # Counted are the hits at which the condition is true: 0, 3, 6, 9.
-        id = session.break_at(program, program["work"], condition="i % 3 == 0", hit_condition="%2")[
-            "id"
-        ]
-        session.launch(program)
-        assert stops_of(session, "i") == ["3", "9"]
-        assert session.get(f"/breakpoints/{id}").ok()["hit_count"] == 4
-
-
-def test_conditions_read_locals_globals_and_nested_scopes(
-    relay: Client, source: Callable[..., Source], python: str
-) -> None:
-    program = source("""
-        LIMIT = 3
-
-        def work(i, wanted):
-            return i  # @work
-
-        for n in range(6):
-            work(n, {2, 4})
-    """)
-    condition = "any(x == i for x in wanted) and i > LIMIT"
-    with relay.session(python_path=python) as session:
-        session.break_at(program, program["work"], condition=condition)
-        session.launch(program)
-        assert stops_of(session, "i") == ["4"]
+        assert {form: seen[line] for line, form in enumerate(STOPS, first)} == STOPS
+        listed = session.get("/breakpoints").ok()["breakpoints"]
+        assert [one["hit_count"] for one in listed] == [6] * 8 + [3, 1]
 
 
 def test_hits_are_counted_while_it_runs_and_after_the_end(
@@ -459,6 +424,8 @@ def test_hits_are_counted_while_it_runs_and_after_the_end(
             ]
 
         assert counts() == [2, 1]
+        (stopped,) = session.events("stopped")
+        assert stopped["body"]["hit_breakpoint_ids"] == [stopping["id"]]
         assert session.status()["stop_reason"] == "breakpoint"
         session.break_at(program, program["after"])
         session.resume()
@@ -467,49 +434,36 @@ def test_hits_are_counted_while_it_runs_and_after_the_end(
         assert counts() == [4, 1]
 
 
-def test_a_condition_that_raises_is_told_once_and_never_stops(
+def test_conditions_that_raise_or_cost_much_are_reported_once(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:
     program = source("""
         for i in range(2000):
-            value = i  # @loop
+            value = i  # @raises
+        for i in range(250_000):
+            value = i  # @hot
+        for i in range(1000):
+            value = i  # @short
         print("done")
     """)
     with relay.session(python_path=python) as session:
-        id = session.break_at(program, program["loop"], condition="unknown > i")["id"]
+        raising = session.break_at(program, program["raises"], condition="unknown > i")["id"]
+        hot = session.break_at(program, program["hot"], condition="i < 0")["id"]
+        session.break_at(program, program["short"], condition="i < 0")
         ended = session.launch(program)
         assert (ended["status"], ended["exit_code"]) == ("terminated", 0)
-        told = session.events("breakpoint")[-1]
-        assert [event["body"]["reason"] for event in session.events("breakpoint")] == [
-            "new",
-            "changed",
-        ]
-        assert told["body"]["breakpoint"]["id"] == id
-        assert "NameError" in told["body"]["breakpoint"]["message"]
         assert session.events("stopped") == []
         # Nothing of it among what the program printed.
         assert session.printed() == "done\n"
-        assert "NameError" in session.get(f"/breakpoints/{id}").ok()["message"]
-
-
-def test_a_hot_loop_with_a_condition_that_is_not_true_is_told_of_once(
-    relay: Client, source: Callable[..., Source], python: str
-) -> None:
-    program = source("""
-        for i in range(250_000):
-            value = i  # @loop
-        for i in range(1000):
-            value = i  # @short
-    """)
-    with relay.session(python_path=python) as session:
-        id = session.break_at(program, program["loop"], condition="i < 0")["id"]
-        session.break_at(program, program["short"], condition="i < 0")
-        assert session.launch(program)["exit_code"] == 0
-        told = [event["body"]["breakpoint"] for event in session.events("breakpoint")[2:]]
-        assert [one["id"] for one in told] == [id]
-        assert told[0]["verified"]
-        assert "many times slower" in told[0]["message"]
-        assert "`if`" in told[0]["suggestion"]
+        bodies = [event["body"] for event in session.events("breakpoint")]
+        assert [body["reason"] for body in bodies] == ["new"] * 3 + ["changed"] * 2
+        of_raising, of_hot = (body["breakpoint"] for body in bodies[3:])
+        assert (of_raising["id"], of_hot["id"]) == (raising, hot)
+        assert "NameError" in of_raising["message"]
+        assert "NameError" in session.get(f"/breakpoints/{raising}").ok()["message"]
+        assert of_hot["verified"]
+        assert "many times slower" in of_hot["message"]
+        assert "`if`" in of_hot["suggestion"]
 
 
 def test_set_and_removed_while_the_program_runs_in_a_hot_loop(
@@ -528,7 +482,7 @@ def test_set_and_removed_while_the_program_runs_in_a_hot_loop(
         assert session.launch(program, wait=0.1)["status"] == "running"
         session.events("output", timeout=20)
         cursor = session.get("/events", limit=1000).ok()["next_cursor"]
-        for _ in range(3):
+        for _ in range(2):
             assert session.break_at(program, program["loop"])["verified"] is True
             (stopped,) = session.events("stopped", cursor=cursor, timeout=20)
             assert stopped["body"]["current_location"]["line"] == program["loop"]
@@ -539,8 +493,9 @@ def test_set_and_removed_while_the_program_runs_in_a_hot_loop(
 
 
 def test_breakpoints_in_imported_modules_and_odd_file_names(
-    relay: Client, source: Callable[..., Source], python: str
+    relay: Client, source: Callable[..., Source], python: str, tmp_path: Path
 ) -> None:
+    """A relative path resolves against the project root."""
     module = source("def work(x):\n    return x  # @work\n", "pkg with space/mödule.py")
     main = source("""
         import sys
@@ -548,20 +503,10 @@ def test_breakpoints_in_imported_modules_and_odd_file_names(
         import mödule
         mödule.work(7)
     """)
-    with relay.session(python_path=python) as session:
-        session.break_at(module, module["work"])
+    with relay.session(python_path=python, project_root=str(tmp_path)) as session:
+        answer = session.break_at("pkg with space/mödule.py", module["work"])
+        assert answer["verified"] is True
+        assert answer["source"]["path"] == str(module)
         stopped = session.launch(main, args=[str(module.path.parent)])
         assert stopped["current_location"]["path"] == str(module)
         assert session.locals() == {"x": "7"}
-
-
-def test_a_stop_names_the_breakpoints_that_were_hit(
-    relay: Client, source: Callable[..., Source]
-) -> None:
-    program = source(LOOP)
-    with relay.session() as session:
-        session.break_at(program, program["after"])
-        id = session.break_at(program, program["work"], condition="i == 2")["id"]
-        session.launch(program)
-        (stopped,) = session.events("stopped")
-        assert stopped["body"]["hit_breakpoint_ids"] == [id]

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.source import Source
@@ -27,21 +25,32 @@ TYPES = """
     def fail(kind):
         raise kind("words")  # @raise
 
-    for kind in (KeyError, ValueError, AppError, Deep, OSError):
-        try:
+    def fails():
+        for kind in (KeyError, ValueError, AppError, Deep, OSError):
             try:
-                fail(kind)
-            finally:
-                kept = kind
-        except Exception:
+                try:
+                    fail(kind)
+                finally:
+                    kept = kind
+            except Exception:
+                pass
+        try:
+            json.loads("{")
+        except ValueError:
             pass
-    try:
-        json.loads("{")  # @library
-    except ValueError:
-        pass
-    int("7")
-    print("end")
+        int("7")
+
+    while True:
+        fails()  # @round
 """
+# Which types are asked for, and what stops of one round: types, or the file of the library's raise.
+ASKED_TYPES = (
+    (["KeyError"], ["KeyError"]),
+    (["__main__.AppError"], ["AppError", "Deep"]),
+    (["builtins.ValueError"], ["ValueError", "AppError", "Deep", "decoder.py"]),
+    (["OSError", "Deep"], ["Deep", "OSError"]),
+    (["json.decoder.JSONDecodeError", "NoSuch"], ["decoder.py"]),
+)
 
 
 def ask(session: Session, **fields: Any) -> Any:
@@ -91,148 +100,119 @@ def test_they_are_set_shown_and_cleared(relay: Client) -> None:
         assert (cleared["filters"], cleared["types"]) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("types", "expected"),
-    [
-        (["KeyError"], ["KeyError"]),
-        (["__main__.AppError"], ["AppError", "Deep"]),
-        (["builtins.ValueError"], ["ValueError", "AppError", "Deep"]),
-        (["OSError", "Deep"], ["Deep", "OSError"]),
-        (["json.decoder.JSONDecodeError", "NoSuch"], []),
-    ],
-)
-def test_types_stop_at_the_raise_once(
-    relay: Client, source: Write, python: str, types: list[str], expected: list[str]
-) -> None:
+def test_types_stop_at_the_raise_once(relay: Client, source: Write, python: str) -> None:
     program = source(TYPES)
     with relay.session(python_path=python) as session:
-        ask(session, types=types)
-        state = session.launch(program)
-        seen = []
-        while state["status"] == "paused" and session.line() == program["raise"]:
-            info = session.events("stopped")[-1]["body"]["exception_info"]
-            assert info["break_mode"] == "always"
-            seen.append(info["exception_id"])
-            state = session.resume()
-        assert seen == expected
-        if "json" in str(types) or "builtins.ValueError" in types:
-            # Asked for by name it stops where it is raised, inside the library.
-            assert state["current_location"]["path"].endswith("json/decoder.py")
-            state = session.resume()
-        assert state["status"] == "terminated"
+        session.break_at(program, program["round"])
+        session.launch(program)
+        for types, expected in ASKED_TYPES:
+            ask(session, types=types)
+            seen = []
+            while session.resume()["stop_reason"] == "exception":
+                body = session.events("stopped")[-1]["body"]
+                assert body["exception_info"]["break_mode"] == "always"
+                file = Path(body["current_location"]["path"]).name
+                is_own = session.line() == program["raise"]
+                seen.append(body["exception_info"]["exception_id"] if is_own else file)
+            assert seen == expected, types
 
 
-def test_raised_in_user_and_in_all(relay: Client, source: Write, python: str) -> None:
-    program = source(
-        """
-        import json, os
-        def text():
-            json.loads("{")  # @loads
-        for _ in range(2):
-            try:
-                text()
-            except ValueError:
-                pass
-        os.makedirs(os.getcwd(), exist_ok=True)
-        print("end")
-        """
-    )
-    for raised_in in ("user", "all"):
-        with relay.session(python_path=python) as session:
-            ask(session, filters=["raised"], raised_in=raised_in)
-            state = session.launch(program)
-            places = []
-            while state["status"] == "paused":
-                places.append(Path(state["current_location"]["path"]).name)
-                state = session.resume()
-            if raised_in == "user":
-                assert places == ["program.py", "program.py"]
-            else:
-                assert places.count("decoder.py") == 2
-                assert "os.py" in places
-                assert "program.py" not in places
+# What a library raises, for itself and for the program, and what the program raises.
+RAISED_IN = """
+    import json, os
 
-
-@pytest.mark.parametrize("raised_in", ["user", "all", None])
-def test_types_that_are_raised_in_user_code(
-    relay: Client, source: Write, python: str, raised_in: str | None
-) -> None:
-    """What a library raises stops where it comes to the program's code, if it does."""
-    program = source(
-        """
-        import json, os
+    def library():
         os.makedirs(os.getcwd(), exist_ok=True)  # raises FileExistsError, and handles it
-        def text():
-            json.loads("{")  # @loads
-        def own():
-            raise FileExistsError("own")  # @own
-        for work in (text, own):
+
+    def text():
+        json.loads("{")  # @loads
+
+    def own():
+        raise FileExistsError("own")  # @own
+
+    while True:
+        for work in (library, text, own):  # @round
             try:
                 work()
             except (ValueError, OSError):
                 pass
-        """
+"""
+
+
+def test_raised_in_user_and_in_all(relay: Client, source: Write, python: str) -> None:
+    """What a library raises stops where it comes to the program's code, if it does."""
+    program = source(RAISED_IN)
+    own = ["loads", "own"]
+    everywhere = ["os.py", "decoder.py", "own"]
+    types = ["FileExistsError", "ValueError"]
+    asked: tuple[tuple[dict[str, Any], list[str]], ...] = (
+        ({"filters": ["raised"], "raised_in": "user"}, own),
+        ({"filters": ["raised"], "raised_in": "all"}, everywhere),
+        ({"types": types, "raised_in": "user"}, own),
+        ({"types": types, "raised_in": "all"}, everywhere),
+        ({"types": types}, everywhere),
     )
+    marks = {line: mark for mark, line in program.marks.items()}
     with relay.session(python_path=python) as session:
-        ask(session, types=["FileExistsError", "ValueError"], raised_in=raised_in)
-        state, places = session.launch(program), []
-        while state["status"] == "paused":
-            here = state["current_location"]
-            places.append((Path(here["path"]).name, here["line"]))
-            state = session.resume()
-    own = ("program.py", program["own"])
-    if raised_in == "user":
-        assert places == [("program.py", program["loads"]), own]
-    else:
-        assert [name for name, _ in places] == ["os.py", "decoder.py", "program.py"]
-        assert places[-1] == own
+        session.break_at(program, program["round"], hit_condition="% 4")
+        session.launch(program)
+        for fields, expected in asked:
+            ask(session, **fields)
+            places = []
+            while (state := session.resume())["stop_reason"] == "exception":
+                here = state["current_location"]
+                is_own = here["path"] == str(program)
+                places.append(marks[here["line"]] if is_own else Path(here["path"]).name)
+            # How often a library raises and handles what it needs is its own affair.
+            assert list(dict.fromkeys(places)) == expected, fields
+            assert places.count("loads") + places.count("decoder.py") == 1
 
 
-def test_a_condition_sees_the_exception_and_the_frame(
-    relay: Client, source: Write, python: str
-) -> None:
-    program = source(
-        """
-        def check(n):
-            if n % 2:
-                raise ValueError(n)  # @raise
+CONDITIONS = """
+    def check(n):
+        if n % 2:
+            raise ValueError(n)
+
+    def checks():
         for n in range(8):
             try:
                 check(n)
             except ValueError:
                 pass
-        """
-    )
-    with relay.session(python_path=python) as session:
-        ask(
-            session,
-            filters=["raised"],
-            condition="type(exc) is ValueError and exc.args == (n,) and any(n > x for x in [3])",
-        )
-        assert walk(session, session.launch(program), "n") == ["5", "7"]
+
+    def fail(n):
+        raise KeyError(n)
+
+    checks()
+    checks()  # @again
+    fail(3)  # @fails
+"""
 
 
-def test_a_condition_that_raises_is_told_once_and_never_stops(
-    relay: Client, source: Write, python: str
-) -> None:
-    program = source(
-        "for i in range(3):\n    try:\n        [][i]\n    except IndexError:\n        pass\n"
-    )
+def test_conditions(relay: Client, source: Write, python: str) -> None:
+    """They see the exception and its frame. One that raises is reported once and never stops."""
+    program = source(CONDITIONS)
+    of_check = "type(exc) is ValueError and exc.args == (n,) and any(n > x for x in [3])"
     with relay.session(python_path=python) as session:
+        for mark in ("again", "fails"):
+            session.break_at(program, program[mark])
+        ask(session, filters=["raised"], condition=of_check)
+        state, seen = session.launch(program), []
+        while state["stop_reason"] == "exception":
+            seen.append(session.value("n"))
+            state = session.resume()
+        assert seen == ["5", "7"]
         ask(session, filters=["raised"], condition="exc.no_such")
-        assert session.launch(program)["exit_code"] == 0
+        assert session.resume()["current_location"]["line"] == program["fails"]
         assert session.printed("console").count("AttributeError") == 1
         assert "no_such" in session.get("/exception-breakpoints").ok()["message"]
-
-
-def test_a_condition_holds_for_what_nobody_catches(
-    relay: Client, source: Write, python: str
-) -> None:
-    program = source("def f(n):\n    raise KeyError(n)\nf(3)\n")
-    for wanted, status in (("n == 3", "paused"), ("n == 4", "terminated")):
-        with relay.session(python_path=python) as session:
-            ask(session, filters=["uncaught"], condition=f"{wanted} and isinstance(exc, KeyError)")
-            assert session.launch(program)["status"] == status
+        # A condition holds for what nothing catches, too.
+        ask(session, filters=["uncaught"], condition="n == 3 and isinstance(exc, KeyError)")
+        assert session.resume()["stop_reason"] == "exception"
+        session.resume()
+        session.delete("/breakpoints").ok()
+        ask(session, filters=["uncaught"], condition="n == 4 and isinstance(exc, KeyError)")
+        assert session.post("/restart", {"wait": 20}).ok()["status"] == "terminated"
 
 
 def test_bad_ones_are_refused_and_change_nothing(relay: Client) -> None:
@@ -282,11 +262,16 @@ def test_changed_while_the_program_runs(relay: Client, source: Write, python: st
         assert session.status()["stop_reason"] == "exception"
 
 
-def test_a_type_that_comes_later_counts(relay: Client, source: Write, python: str) -> None:
+def test_types_that_are_not_there_yet(relay: Client, source: Write, python: str) -> None:
+    """A type that is imported later counts from then on; a failed import stops like any raise."""
     source("class Late(Exception):\n    pass\n", "late_errors.py")
     program = source(
         """
         stop_here = 1  # @stop
+        try:
+            import no_such_module_at_all  # @import
+        except ImportError:
+            pass
         import late_errors
         try:
             raise late_errors.Late("now")  # @raise
@@ -297,9 +282,11 @@ def test_a_type_that_comes_later_counts(relay: Client, source: Write, python: st
     with relay.session(python_path=python) as session:
         session.break_at(program, program["stop"])
         session.launch(program, stop_on_exception=False)
-        assert ask(session, types=["late_errors.Late"])["unknown_types"] == ["late_errors.Late"]
-        assert session.resume()["stop_reason"] == "exception"
-        assert session.line() == program["raise"]
+        types = ["late_errors.Late", "ModuleNotFoundError"]
+        assert ask(session, types=types)["unknown_types"] == ["late_errors.Late"]
+        for mark in ("import", "raise"):
+            state = session.resume()
+            assert (state["stop_reason"], session.line()) == ("exception", program[mark])
         assert session.get("/exception-breakpoints").ok()["unknown_types"] == []
         assert session.resume()["exit_code"] == 0
 
@@ -316,12 +303,12 @@ def test_launch_changes_them_only_with_stop_on_exception(relay: Client, source: 
         assert (shown["filters"], shown["types"]) == (["uncaught"], [])
 
 
-def test_one_stop_while_it_travels_and_others_come_and_go(
+def test_one_stop_for_each_exception_in_each_thread(
     relay: Client, source: Write, python: str
 ) -> None:
     program = source(
         """
-        import contextlib, os
+        import contextlib, os, threading
         def raising(n):
             try:
                 raise KeyError(n)  # @raise
@@ -337,11 +324,16 @@ def test_one_stop_while_it_travels_and_others_come_and_go(
         def outer(n):
             with contextlib.suppress(ZeroDivisionError):
                 middle(n)
-        for n in range(3):
+        def caught(n):
             try:
                 outer(n)
             except KeyError:
                 pass
+        caught(0)
+        for n in (1, 2):
+            thread = threading.Thread(target=caught, args=(n,))
+            thread.start()
+            thread.join()
         outer(9)
         """
     )
@@ -354,10 +346,7 @@ def test_one_stop_while_it_travels_and_others_come_and_go(
         assert walk(session, session.launch(program), "n") == ["0", "1", "2", "9"]
 
 
-@pytest.mark.parametrize("filters", [["raised"], ["uncaught"], ["user_unhandled"]])
-def test_exits_and_loops_never_stop(
-    relay: Client, source: Write, python: str, filters: list[str]
-) -> None:
+def test_exits_and_loops_never_stop(relay: Client, source: Write, python: str) -> None:
     program = source(
         """
         import sys, asyncio
@@ -379,38 +368,10 @@ def test_exits_and_loops_never_stop(
         """
     )
     with relay.session(python_path=python) as session:
+        filters = ["raised", "uncaught", "user_unhandled"]
         ask(session, filters=filters, types=["SystemExit", "StopIteration", "GeneratorExit"])
         assert session.launch(program)["exit_code"] == 4
         assert session.events("stopped") == []
-
-
-def test_an_import_that_fails(relay: Client, source: Write, python: str) -> None:
-    program = source("try:\n    import no_such_module_at_all\nexcept ImportError:\n    pass\n")
-    with relay.session(python_path=python) as session:
-        ask(session, types=["ModuleNotFoundError"])
-        state = session.launch(program)
-        assert (state["stop_reason"], state["current_location"]["line"]) == ("exception", 2)
-        assert session.resume()["exit_code"] == 0
-
-
-def test_each_thread_has_its_own_exceptions(relay: Client, source: Write, python: str) -> None:
-    program = source(
-        """
-        import threading
-        def fail(n):
-            try:
-                raise ValueError(n)
-            except ValueError:
-                pass
-        for n in range(4):
-            thread = threading.Thread(target=fail, args=(n,))
-            thread.start()
-            thread.join()
-        """
-    )
-    with relay.session(python_path=python) as session:
-        ask(session, filters=["raised"])
-        assert walk(session, session.launch(program), "n") == ["0", "1", "2", "3"]
 
 
 PYTEST = """
@@ -437,13 +398,10 @@ PYTEST = """
 """
 
 
-@pytest.mark.parametrize("filters", [["user_unhandled"], ["user_unhandled", "uncaught"]])
-def test_a_failing_test_stops_in_the_test(
-    relay: Client, source: Write, tmp_path: Path, filters: list[str]
-) -> None:
+def test_a_failing_test_stops_in_the_test(relay: Client, source: Write, tmp_path: Path) -> None:
     tests = source(PYTEST, "test_shop.py")
     with relay.session(python_path=sys.executable) as session:
-        ask(session, filters=filters)
+        ask(session, filters=["user_unhandled", "uncaught"])
         state = session.try_launch(
             module="pytest",
             args=["-q", "-p", "no:cacheprovider", str(tests)],
