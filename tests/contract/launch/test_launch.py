@@ -16,6 +16,7 @@ from debug_relay.protocol.version import MARK
 from tests.kit.client import Client, Session
 from tests.kit.relay import Relay
 from tests.kit.source import Source, version_of
+from tests.kit.statements import python_path
 
 pytestmark = pytest.mark.one_python
 
@@ -68,36 +69,25 @@ def test_code_runs_as_with_dash_c(relay: Client, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("root", "cwd", "expected"),
+    ("root", "script", "cwd", "expected"),
     [
-        (None, None, "app"),
-        (".", None, "."),
-        (".", "{tmp}/other", "other"),
-        (".", "other", "other"),
-        (None, "{tmp}/other", "other"),
+        (".", "app/program.py", None, "."),
+        (None, "app/program.py", "{tmp}", "."),
+        (".", "{tmp}/app/program.py", "{tmp}/other", "other"),
+        (".", "{tmp}/app/program.py", "other", "other"),
     ],
 )
 def test_the_working_directory(
-    relay: Client, source: Write, tmp_path: Path, root: str, cwd: str, expected: str
+    relay: Client, source: Write, tmp_path: Path, root: str, script: str, cwd: str, expected: str
 ) -> None:
     program = source(SURROUNDINGS, "app/program.py")
     (tmp_path / "other").mkdir()
     session_fields = {"project_root": str(tmp_path)} if root else {}
     launch_fields = {"cwd": cwd.format(tmp=tmp_path)} if cwd else {}
     with relay.session(**session_fields) as session:
-        seen = surroundings(session, program, **launch_fields)
+        seen = surroundings(session, script.format(tmp=tmp_path), **launch_fields)
+    assert seen["argv"] == [str(program)]
     assert seen["cwd"] == os.path.normpath(tmp_path / expected)
-
-
-@pytest.mark.parametrize("base", ["cwd", "project_root"])
-def test_a_relative_script_resolves(
-    relay: Client, source: Write, tmp_path: Path, base: str
-) -> None:
-    program = source(SURROUNDINGS, "app/program.py")
-    root = {"project_root": str(tmp_path)} if base == "project_root" else {}
-    cwd = {"cwd": str(tmp_path)} if base == "cwd" else {}
-    with relay.session(**root) as session:
-        assert surroundings(session, "app/program.py", **cwd)["argv"] == [str(program)]
 
 
 def test_the_environment_is_the_relays_without_its_own_variables(
@@ -106,9 +96,11 @@ def test_the_environment_is_the_relays_without_its_own_variables(
     # The shared relay is configured by such a variable.
     assert any(name.startswith("OPENCODE_DEBUG_") for name in shared_relay.env)
     with relay.session(python_path=sys.executable) as session:
-        seen = surroundings(
-            session, source(SURROUNDINGS), env={"ADDED": "ä = 1", "EMPTY": "", "HOME": None}
-        )["env"]
+        added = {"ADDED": "ä = 1", "EMPTY": "", "HOME": None}
+        whole = surroundings(session, source(SURROUNDINGS), env=added)
+        # The session's interpreter serves its launches.
+        assert whole["executable"] == sys.executable
+        seen = whole["env"]
         assert seen.pop(MARK) == session.id
         joined = session.get().ok()["debugger"]
         assert seen.pop("DEBUG_SESSION_URI") == joined["uri"]
@@ -120,21 +112,17 @@ def test_the_environment_is_the_relays_without_its_own_variables(
     assert {**seen, "LC_CTYPE": None} == {**expected, "LC_CTYPE": None}
 
 
-def test_pythonpath_comes_first(relay: Client, source: Write, tmp_path: Path) -> None:
-    library = source("print('sought and found')", "library/sought.py")
-    program = source("import sought", "app/program.py")
+def test_siblings_and_pythonpath_can_be_imported(relay: Client, source: Write) -> None:
+    library = source("NAME = 'sought'", "library/sought.py")
+    source("NAME = 'worker'", "app/worker.py")
+    source("NAME = 'probe'", "app/probe.py")
+    program = source(
+        "import probe, sought, worker\nprint(worker.NAME, probe.NAME, sought.NAME)",
+        "app/program.py",
+    )
     with relay.session() as session:
-        session.launch(program, pythonpath=[str(library.path.parent)])
-        assert session.printed("stdout") == "sought and found\n"
-
-
-def test_siblings_can_be_imported(relay: Client, source: Write, tmp_path: Path) -> None:
-    source("NAME = 'worker'", "worker.py")
-    source("NAME = 'probe'", "probe.py")
-    program = source("import probe, worker\nprint(worker.NAME, probe.NAME)")
-    with relay.session() as session:
-        session.launch(program, cwd="/")
-        assert session.printed() == "worker probe\n"
+        session.launch(program, cwd="/", pythonpath=[str(library.path.parent)])
+        assert session.printed() == "worker probe sought\n"
 
 
 # -- by which interpreter
@@ -168,11 +156,6 @@ def test_a_venv_is_as_if_activated(relay: Client, source: Write, tmp_path: Path)
     assert seen["env"]["PATH"].split(os.pathsep)[0] == str(venv / "bin")
 
 
-def test_a_sessions_interpreter_serves_its_launches(relay: Client, source: Write) -> None:
-    with relay.session(python_path=sys.executable) as session:
-        assert surroundings(session, source(SURROUNDINGS))["executable"] == sys.executable
-
-
 # -- entry
 
 
@@ -190,9 +173,13 @@ def test_stop_on_entry_is_the_programs_first_line(
     relay: Client, source: Write, tmp_path: Path, python: str, kind: str
 ) -> None:
     program = source(ENTRY, "entered.py")
-    target = {"script": str(program)} if kind == "script" else {"module": "entered"}
-    with relay.session(python_path=python) as session:
-        stopped = session.launch(stop_on_entry=True, cwd=str(tmp_path), **target)
+    by_session: dict[str, Any] = {"stop_on_entry": True} if kind == "module" else {}
+    target: dict[str, Any] = {
+        "script": {"script": str(program), "stop_on_entry": True},
+        "module": {"module": "entered"},
+    }[kind]
+    with relay.session(python_path=python, **by_session) as session:
+        stopped = session.launch(cwd=str(tmp_path), **target)
         assert (stopped["status"], stopped["stop_reason"]) == ("paused", "entry")
         assert stopped["current_location"] == {
             **stopped["current_location"],
@@ -207,12 +194,9 @@ def test_stop_on_entry_is_the_programs_first_line(
         assert session.printed() == "[1]\n"
 
 
-def test_stop_on_entry_may_be_the_sessions(relay: Client, source: Write) -> None:
-    program = source(ENTRY)
+def test_a_launch_may_go_without_the_sessions_stop_on_entry(relay: Client, source: Write) -> None:
     with relay.session(stop_on_entry=True) as session:
-        assert session.launch(program)["stop_reason"] == "entry"
-    with relay.session(stop_on_entry=True) as session:
-        assert session.launch(program, stop_on_entry=False)["status"] == "terminated"
+        assert session.launch(source(ENTRY), stop_on_entry=False)["status"] == "terminated"
 
 
 def test_a_breakpoint_in_the_package_of_a_launched_module(
@@ -248,35 +232,26 @@ def test_a_syntax_error_is_told_by_the_launch_itself(
         assert session.printed() == "fine\n"
 
 
-def test_syntax_is_judged_by_the_sessions_interpreter(
-    relay: Client, source: Write, python: str
-) -> None:
-    program = source("match 1:\n    case 1:\n        print('matched')\n")
-    with relay.session(python_path=python) as session:
-        answer = session.try_launch(program)
-        if version_of(python) < (3, 10):
+def test_syntax_is_judged_by_the_sessions_interpreter(relay: Client, source: Write) -> None:
+    """`except*` is new in 3.11, which runs the relay and judges for its own version."""
+    code = "match 1:\n    case 1:\n        try:\n            print('tried')\n"
+    code += "        except* ValueError:\n            pass\n"
+    with relay.session(python_path=python_path("3.8")) as session:
+        for answer in (session.try_launch(source(code)), session.try_launch(code=code)):
             assert answer.refused("LAUNCH_SYNTAX_ERROR")["details"]["line"] == 1
-        else:
-            assert answer.ok()["exit_code"] == 0
+        rest = "try:\n    print('tried')\nexcept* ValueError:\n    pass\n"
+        error = session.try_launch(code=rest).refused("LAUNCH_SYNTAX_ERROR")
+        assert error["details"]["line"] == 3
+    with relay.session(python_path=python_path("3.13")) as session:
+        assert session.launch(source(code))["exit_code"] == 0
 
 
-@pytest.mark.parametrize("code", ["    print(1)\n    print(2)", "await sleep(1)", "return 1"])
-def test_a_text_that_no_interpreter_would_run(relay: Client, code: str) -> None:
+def test_a_text_that_no_interpreter_would_run(relay: Client) -> None:
     with relay.session() as session:
-        error = session.try_launch(code=code).refused("LAUNCH_SYNTAX_ERROR", 400)
-        assert (error["details"]["file"], error["details"]["line"]) == ("<string>", 1)
+        for code in ("    print(1)\n    print(2)", "await sleep(1)", "return 1"):
+            error = session.try_launch(code=code).refused("LAUNCH_SYNTAX_ERROR", 400)
+            assert (error["details"]["file"], error["details"]["line"]) == ("<string>", 1), code
         assert session.launch(code="print('fine')")["exit_code"] == 0
-
-
-def test_a_text_is_judged_by_the_sessions_interpreter(relay: Client, python: str) -> None:
-    """`except*` is new in 3.11, the one that judges for a relay of that version."""
-    code = "try:\n    print('tried')\nexcept* ValueError:\n    pass\n"
-    with relay.session(python_path=python) as session:
-        answer = session.try_launch(code=code)
-        if version_of(python) < (3, 11):
-            assert answer.refused("LAUNCH_SYNTAX_ERROR")["details"]["line"] == 3
-        else:
-            assert answer.ok()["exit_code"] == 0
 
 
 def test_a_missing_script_names_the_closest(relay: Client, source: Write) -> None:
@@ -286,7 +261,6 @@ def test_a_missing_script_names_the_closest(relay: Client, source: Write) -> Non
         error = session.try_launch(missing).refused("LAUNCH_SCRIPT_NOT_FOUND", 400)
         assert str(program) in error["details"]["suggestion"]
         assert str(missing) in error["message"]
-        assert session.launch(program)["exit_code"] == 0
 
 
 def test_a_missing_module(relay: Client, source: Write, tmp_path: Path, python: str) -> None:
@@ -311,12 +285,12 @@ def test_a_missing_part_of_a_package(relay: Client, source: Write, tmp_path: Pat
 
 def test_a_missing_interpreter(relay: Client, source: Write, tmp_path: Path) -> None:
     program = source("print('ran')")
-    for wrong in (str(tmp_path / "nowhere/python3"), str(program), "/bin/cat"):
-        with relay.session() as session:
+    with relay.session() as session:
+        for wrong in (str(tmp_path / "nowhere/python3"), str(program), "/bin/cat"):
             answer = session.try_launch(program, python_path=wrong)
             assert wrong in answer.refused("LAUNCH_INTERPRETER_NOT_FOUND", 400)["message"]
             assert session.status()["status"] == "created"
-            assert session.launch(program, python_path=sys.executable)["exit_code"] == 0
+        assert session.launch(program, python_path=sys.executable)["exit_code"] == 0
 
 
 def test_a_missing_venv(relay: Client, source: Write, tmp_path: Path) -> None:

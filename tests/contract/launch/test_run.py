@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -205,11 +206,11 @@ asyncio.run(main())
 
 
 def test_the_end_of_much_output(relay: Client) -> None:
-    code = "for i in range(200000): print('line', i)"
+    code = "for i in range(50000): print('line', i)"
     told = run(relay, code, output_bytes=1000)
     assert len(told["output"]) == 1000
-    assert told["output"].endswith("line 199999\n")
-    whole = sum(len(f"line {i}\n") for i in range(200000))
+    assert told["output"].endswith("line 49999\n")
+    whole = sum(len(f"line {i}\n") for i in range(50000))
     assert told["output_left_out"] == whole - 1000
 
 
@@ -312,27 +313,27 @@ def test_what_was_never_hit_is_told(relay: Client, source: Write, tmp_path: Path
     points: list[Any] = [{"function": "totl"}, {"file": str(tmp_path / "later.py"), "line": 2}]
     points.append({"file": str(program), "line": program["unused"]})
     body = {"script": str(program), "breakpoints": points}
-    functions, file, line = relay.post("/run", body).ok()["never_hit"]
-    assert "total" in functions
-    assert file.startswith("bp_2: ")
-    assert line == f"bp_3: {program}:{program['unused']} was never reached"
     text = relay.post("/run?format=text", body).raw.decode()
-    assert f"warning: {functions}\nwarning: {file}\nwarning: {line}\n" in text
+    functions, file, line = (told for told in text.splitlines() if told.startswith("warning: "))
+    assert "total" in functions
+    assert file.startswith("warning: bp_2: ")
+    assert line == f"warning: bp_3: {program}:{program['unused']} was never reached"
 
 
 def test_a_watchpoint_in_a_function_of_the_script(relay: Client, source: Write) -> None:
     """No program runs when it is set; and its files may be relative, too."""
     program = source(CRASH.replace("None", "4"))
     folder, name = str(Path(str(program)).parent), Path(str(program)).name
-    for scope in ({"function": "total"}, {"files": [name]}):
+
+    def asked(**scope: Any) -> dict[str, Any]:
         point = {"watch": "sum_so_far", "in": scope, "condition": "sum_so_far > 3"}
-        body = {"script": name, "cwd": folder, "breakpoints": [point]}
-        (change,) = relay.post("/run", body).ok()["stop"]["value_changes"]
-        assert (change["before"], change["after"]) == ("3", "7")
-        launch = {"mode": "launch", "wait": 20, **body}
-        made = relay.post("/sessions", launch).ok(201)
-        with Session(relay, made["session_id"]) as session:
-            assert session.status()["stop_reason"] == "breakpoint"
+        return {"script": name, "cwd": folder, "breakpoints": [point]}
+
+    (change,) = relay.post("/run", asked(function="total")).ok()["stop"]["value_changes"]
+    assert (change["before"], change["after"]) == ("3", "7")
+    body = {"mode": "launch", "wait": 20, **asked(files=[name])}
+    with Session(relay, relay.post("/sessions", body).ok(201)["session_id"]) as session:
+        assert session.status()["stop_reason"] == "breakpoint"
 
 
 def test_a_child_that_fails(relay: Client, python: str) -> None:
@@ -341,10 +342,9 @@ import subprocess, sys
 print(subprocess.run([sys.executable, "-c", "def f(n): return 1 / n\nf(0)"], stderr=-3).returncode)
 """
     body = {"code": code, "python_path": python, "debug_subprocesses": True}
-    crash = relay.post("/run", body).ok()["exception"]
-    assert crash["frames"][0]["name"] == "f"
-    assert crash["child_pid"]
-    assert "exception in child process" in relay.post("/run?format=text", body).raw.decode()
+    text = relay.post("/run?format=text", body).raw.decode()
+    assert re.search(r"^exception in child process \d+: ZeroDivisionError", text, re.MULTILINE)
+    assert re.search(r"\bf\b", text.partition("exception in child")[2])
 
 
 def test_a_hang_in_one_call(relay: Client, source: Write, python: str) -> None:
