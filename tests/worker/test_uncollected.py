@@ -8,11 +8,13 @@ import os
 from debug_relay.worker.probe.engine.threads.running_frames import Uncollected, in_child
 
 
-def test_who_came_first_ends_it() -> None:
-    with Uncollected():
-        with Uncollected():
-            assert not gc.isenabled()
-        assert not gc.isenabled()
+def test_the_last_one_ends_it() -> None:
+    first, second = Uncollected(), Uncollected()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__()
+    assert not gc.isenabled()
+    second.__exit__()
     assert gc.isenabled()
 
 

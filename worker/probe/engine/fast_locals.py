@@ -8,12 +8,13 @@ the versions before is tried on a frame of our own first. From 3.13 on `f_locals
 """
 
 import ctypes
+import itertools
+import operator
 import sys
 
-from debug_relay.worker.probe.startup.switch_interval import Undisturbed
+from debug_relay.worker.probe.engine import interpreter_memory as memory
+from debug_relay.worker.probe.engine.threads.running_frames import steady
 
-TOGETHER = 200  # Frames whose locals are read while no other thread runs.
-_POINTER = ctypes.sizeof(ctypes.c_void_p)
 _OPTIMIZED = 1  # a flag of a function's code
 _FRAME_3_11 = 24  # offset of the frame in its object
 _LOCALS_3_11 = 72  # offset of the locals in the frame
@@ -26,29 +27,6 @@ def values_of(frame):
         return None
     names = code.co_varnames + code.co_cellvars + code.co_freevars
     return _read(frame, tuple(dict.fromkeys(names)), code)
-
-
-def values_of_all(frames):
-    """The values of many frames at once; only where that is quicker than one after the other.
-
-    On 3.11 each time that no other thread may run has to be waited for, so that a busy thread makes
-    each wait 30 ms long.
-    """
-    if _read is not _undisturbed:
-        return []
-    found = []
-    for first in range(0, len(frames), TOGETHER):
-        some = [(frame, frame.f_code) for frame in frames[first : first + TOGETHER]]
-        with Undisturbed():
-            found += [_values(frame, code) for frame, code in some]
-    return found
-
-
-def _values(frame, code):
-    if not code.co_flags & _OPTIMIZED:
-        return None
-    names = code.co_varnames + code.co_cellvars + code.co_freevars
-    return _from_memory(frame, tuple(dict.fromkeys(names)), code)
 
 
 def _by_function(frame, names, code):
@@ -64,31 +42,35 @@ def _by_function(frame, names, code):
     return found
 
 
-def _undisturbed(frame, names, code):
-    """On 3.11 a frame that ends meanwhile moves from the thread's stack into its object."""
-    with Undisturbed():
-        return _from_memory(frame, names, code)
-
-
+@steady
 def _from_memory(frame, names, code):
-    """Up to 3.11."""
+    """Up to 3.11. There a frame that ends meanwhile moves from the thread's stack into its object:
+    hence the frame's address is read for each of the locals.
+    """
     if sys.version_info >= (3, 11):
-        start = ctypes.c_size_t.from_address(id(frame) + _FRAME_3_11).value + _LOCALS_3_11
+        frames = memory.read(itertools.repeat(id(frame)), _FRAME_3_11)
+        first = _LOCALS_3_11
     else:
-        start = id(frame) + type(frame).__basicsize__ - _POINTER
+        frames = itertools.repeat(id(frame))
+        first = type(frame).__basicsize__ - memory.POINTER
         # Before 3.11 an argument that is a cell too has a place of each kind.
         names = code.co_varnames + code.co_cellvars + code.co_freevars
+    last = first + len(names) * memory.POINTER
+    places = map(operator.add, range(first, last, memory.POINTER), frames)
+    # A local without a value, or without one by now, is no reference.
+    has_value, values = memory.at_once(*memory.objects(places))
     plain = len(code.co_varnames)
     cells = code.co_cellvars + code.co_freevars
-    found = {}
+    found, values = {}, iter(values)
     for place, name in enumerate(names):
-        at = start + place * _POINTER
-        try:
-            value = ctypes.py_object.from_address(at).value
-            if place >= plain or (name in cells and type(value) is _CELL):
+        if not has_value[place]:
+            continue
+        value = next(values)
+        if place >= plain or (name in cells and type(value) is _CELL):
+            try:
                 value = value.cell_contents
-        except (ValueError, AttributeError):
-            continue  # it has no value yet, or not any more
+            except (ValueError, AttributeError):
+                continue
         found[name] = value
     return found
 
@@ -122,11 +104,9 @@ def _works(read):
 
 
 def _way():
-    if _POINTER != 8 or hasattr(sys, "gettotalrefcount") or sys.version_info >= (3, 13):
+    if memory.POINTER != 8 or hasattr(sys, "gettotalrefcount") or sys.version_info >= (3, 13):
         return None
-    way = _from_memory
-    if sys.version_info >= (3, 11):
-        way = _by_function if sys.version_info >= (3, 12) else _undisturbed
+    way = _by_function if sys.version_info >= (3, 12) else _from_memory
     try:
         return way if _works(way) else None
     except Exception:

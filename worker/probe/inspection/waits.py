@@ -112,13 +112,6 @@ class Level(object):
         return [self.frame.f_code.co_name, self.path, self.line or self.frame.f_lineno or 0]
 
 
-def read_together(stacks):
-    """Read the locals of the levels in which locks are looked for."""
-    levels = [level for stack in stacks.values() for level in stack[:LEVELS]]
-    for level, values in zip(levels, fast_locals.values_of_all([one.frame for one in levels])):
-        level._values = values
-
-
 class Wait(object):
     """The wait of a thread: `kind`, the object, and how the program's code names it."""
 
@@ -142,7 +135,6 @@ class Waits(object):
         self.stacks = stacks
         self.present = present
         self.known = {}  # byte code that was read
-        read_together(stacks)
         self.found = {key: self._of(stack) for key, stack in stacks.items() if key not in stopped}
         self._holders = None
 

@@ -20,26 +20,39 @@ from debug_relay.worker.probe.engine.frames import MONITORED
 
 
 class Uncollected(object):
-    """No garbage is collected meanwhile. Several threads may use this: the first one ends it."""
+    """No garbage is collected meanwhile. Several threads may use this: the last one ends it."""
 
-    first = []
+    lock = _thread.RLock()  # a signal's handler may use this within the few lines that hold it
+    users = []
+    is_ours = False  # the collector was on, and is to be turned on again
 
     def __enter__(self):
-        if gc.isenabled():
-            self.first.append(self)
-            gc.disable()
+        cls = Uncollected
+        with cls.lock:
+            cls.users.append(self)
+            if gc.isenabled():
+                gc.disable()
+                cls.is_ours = True
 
     def __exit__(self, *error):
-        if self in self.first:
-            self.first.remove(self)
+        cls = Uncollected
+        with cls.lock:
+            if self in cls.users:
+                cls.users.remove(self)
+                cls.end_after_the_last()
+
+    @classmethod
+    def end_after_the_last(cls):
+        if not cls.users and cls.is_ours:
+            cls.is_ours = False
             gc.enable()
 
 
 def in_child():
-    """After a fork: the thread that would end it does not exist in the child."""
-    if Uncollected.first:
-        del Uncollected.first[:]
-        gc.enable()
+    """After a fork: the threads that would end it do not exist in the child."""
+    Uncollected.lock = _thread.RLock()
+    del Uncollected.users[:]
+    Uncollected.end_after_the_last()
 
 
 def steady(function):
