@@ -372,6 +372,11 @@ def boot_id() -> str:
     return _read("/proc/sys/kernel/random/boot_id", _STAT_BYTES).decode().strip()
 
 
+def ptrace_scope() -> str:
+    """Whom Yama lets a user's process trace: `0` to `3`; empty on a kernel without Yama."""
+    return _read("/proc/sys/kernel/yama/ptrace_scope", _STAT_BYTES).decode().strip()
+
+
 @cache
 def boot_time() -> int:
     """The start of the machine, in seconds since the epoch."""

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pwd
 
 
-def user(uid: int) -> str:
+def name_of(uid: int) -> str | None:
+    """The user's name; None if the machine knows no such user, as in many containers."""
     try:
-        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid {uid}"
+        return None
+
+
+def user(uid: int) -> str:
+    name = name_of(uid)
+    return f"uid {uid}" if name is None else f"{name} (uid {uid})"

@@ -111,9 +111,7 @@ def _install(package: str) -> str:
 
 def _ptrace(_: _Machine) -> Iterator[Finding]:
     """Asks the kernel about a process of this user that is not its child, as programs are not."""
-    scope = ""
-    with suppress(OSError):
-        scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text().strip()
+    scope = procfs.ptrace_scope()
     said = f" (kernel.yama.ptrace_scope is {scope})" if scope else ""
     pid = _stranger()
     if pid is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import platform
-import pwd
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +22,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import threads_are_greenlets
 from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.system import procfs
+from debug_relay.protocol.system.users import name_of
 from debug_relay.protocol.version import API_PREFIX, FIRST_PYTHON, LAST_PYTHON, PYTHONS
 from debug_relay.supervisor.processes.facts import Facts
 
@@ -179,14 +179,11 @@ def _kernel(facts: Facts, around: Surroundings) -> RelayError | None:
 def _how_to_be_permitted(facts: Facts) -> str:
     if facts.uid != os.geteuid():
         return f"Run a relay as {_user(facts.uid)} or root. {_BY_PORT}"
-    with suppress(OSError):
-        scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text().strip()
-        if scope in ("1", "2"):
-            return (
-                f"kernel.yama.ptrace_scope is {scope}: sysctl kernel.yama.ptrace_scope=0 (as root)."
-            )
-        if scope == "3":
-            return f"kernel.yama.ptrace_scope is 3 until the next boot. {_BY_PORT}"
+    scope = procfs.ptrace_scope()
+    if scope in ("1", "2"):
+        return f"kernel.yama.ptrace_scope is {scope}: sysctl kernel.yama.ptrace_scope=0 (as root)."
+    if scope == "3":
+        return f"kernel.yama.ptrace_scope is 3 until the next boot. {_BY_PORT}"
     return f"Give the relay CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE). {_BY_PORT}"
 
 
@@ -374,6 +371,5 @@ def _shown(facts: Facts) -> str:
 
 
 def _user(uid: int) -> str:
-    with suppress(KeyError):
-        return f"user {pwd.getpwuid(uid).pw_name}"
-    return f"uid {uid}"
+    name = name_of(uid)
+    return f"uid {uid}" if name is None else f"user {name}"

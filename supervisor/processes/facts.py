@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-import psutil
 from msgspec import Struct
 
 from debug_relay.protocol.system import procfs
@@ -35,6 +34,7 @@ class Facts(Struct):
     pid: int
     identity: str
     state: str  # the kernel's letter
+    start_time: float  # seconds since the epoch
     uid: int  # the effective one
     tracer: int
     seccomp: int  # 1: the process has given up most system calls
@@ -106,11 +106,6 @@ class Facts(Struct):
         prefix = os.path.dirname(os.path.dirname(os.path.normpath(started)))
         return prefix if os.path.exists(os.path.join(prefix, "pyvenv.cfg")) else None
 
-    def start_time(self) -> float:
-        with suppress(psutil.Error):
-            return psutil.Process(self.pid).create_time()
-        return 0.0
-
 
 def look(pid: int) -> Facts | None:
     """The facts; None if there is no such process, or if it has ended and is not yet reaped."""
@@ -121,6 +116,7 @@ def look(pid: int) -> Facts | None:
         pid=pid,
         identity=stat.identity,
         state=stat.state,
+        start_time=procfs.boot_time() + stat.started,
         uid=status.uids[1],
         tracer=status.tracer,
         seccomp=status.seccomp,

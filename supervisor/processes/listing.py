@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pwd
 import shutil
 import sys
 import time
@@ -23,6 +22,7 @@ from debug_relay.protocol.models.program import Attach
 from debug_relay.protocol.models.relay import ListProcesses, ProcessList, Stacks
 from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.state import LIVE
+from debug_relay.protocol.system.users import name_of
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.processes import attach_preflight
 from debug_relay.supervisor.processes.attach_preflight import Surroundings
@@ -263,9 +263,9 @@ def _shown(facts: Facts, around: Surroundings, listeners: Listeners) -> Process:
         identity=facts.identity,
         command=masked_command(facts.command),
         cwd=facts.cwd(),
-        user=_user(facts.uid),
+        user=name_of(facts.uid) or str(facts.uid),
         uid=facts.uid,
-        start_time=facts.start_time(),
+        start_time=facts.start_time,
         executable=facts.executable,
         python_version=facts.version(),
         venv=facts.venv(),
@@ -277,12 +277,6 @@ def _shown(facts: Facts, around: Surroundings, listeners: Listeners) -> Process:
         reason=None if refusal is None else refusal.message,
         suggestion=None if refusal is None else refusal.details["suggestion"],
     )
-
-
-def _user(uid: int) -> str:
-    with suppress(KeyError):
-        return pwd.getpwuid(uid).pw_name
-    return str(uid)
 
 
 def _beside_us() -> str:
