@@ -2,77 +2,96 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import threads_are_greenlets
 from debug_relay.worker.attach.injection import Injection
 from debug_relay.worker.attach.payload import NO_MEMORY, ROOM_BYTES
 
-_BDB = "bdbtracer"  # the tool name of bdb, and so of pdb, from Python 3.14 on
+_BDB: Final = "bdbtracer"  # the tool name of bdb, and so of pdb, from Python 3.14 on
+
+
+class _Refusal(NamedTuple):
+    """The error for one reason; the message has `{pid}` and the payload's own `{words}`."""
+
+    code: Code
+    message: str
+    suggestion: str
+
+
+# The reasons with which the injected payload itself refuses.
+_REFUSALS: Final = {
+    "strangers": _Refusal(
+        Code.ATTACH_ALREADY_ATTACHED,
+        "Process {pid} is debugged already: {words}",
+        "Disconnect the other debugger first, or attach by its port.",
+    ),
+    "strange": _Refusal(
+        Code.ATTACH_UNSUPPORTED,
+        "Process {pid} has loaded a debugger that the relay cannot use: {words}",
+        "Start the process without that debugger, or with debugpy 1.8, and attach again.",
+    ),
+    "interpreters": _Refusal(
+        Code.ATTACH_UNSUPPORTED,
+        "Process {pid} has subinterpreters, with which debugpy cannot trace threads on Python "
+        "{words}",
+        "Launch it under the debugger, or run it on Python 3.12 or later.",
+    ),
+    "free-threaded": _Refusal(
+        Code.ATTACH_UNSUPPORTED,
+        "Process {pid} runs Python {words} without the interpreter's lock (free-threaded), "
+        "for which debugpy has no build",
+        "Run it on a build of the same Python that has the lock.",
+    ),
+    "ending": _Refusal(
+        Code.ATTACH_UNSUPPORTED,
+        "The main thread of process {pid} has ended: its Python starts no more "
+        "threads, and the debugger needs threads of its own",
+        "Make the main thread wait for the others (join), or launch the program.",
+    ),
+}
 
 
 def of_the_program(pid: int, reason: str, words: str) -> RelayError:
-    if reason == "busy":
-        return RelayError(
-            Code.ATTACH_ALREADY_ATTACHED,
-            f"Session {words} debugs process {pid} already",
-            f"Use that session, or detach it: POST /api/v1/sessions/{words}/detach, on the relay "
-            "that has it.",
-            pid=pid,
-            session_id=words,
-        )
-    if reason == "strangers":
-        return RelayError(
-            Code.ATTACH_ALREADY_ATTACHED,
-            f"Process {pid} is debugged already: {words}",
-            "Disconnect the other debugger first, or attach by its port.",
-            pid=pid,
-        )
-    if reason == "taken":
-        holder = "pdb" if words == _BDB else words
-        return RelayError(
-            Code.ATTACH_ALREADY_ATTACHED,
-            f"Process {pid} is debugged already: {holder} has the place for debuggers in "
-            f"sys.monitoring, as {words!r}",
-            "Leave that debugger (pdb: clear, then continue), and attach again."
-            if words == _BDB
-            else f"Make {holder} free it (sys.monitoring.free_tool_id), and attach again.",
-            pid=pid,
-        )
+    """The error for a reason that the injected payload has reported."""
     if reason == "greenlets":
         return threads_are_greenlets(pid, words)
-    if reason == "strange":
-        return RelayError(
-            Code.ATTACH_UNSUPPORTED,
-            f"Process {pid} has loaded a debugger that the relay cannot use: {words}",
-            "Start the process without that debugger, or with debugpy 1.8, and attach again.",
-            pid=pid,
-        )
-    if reason == "interpreters":
-        return RelayError(
-            Code.ATTACH_UNSUPPORTED,
-            f"Process {pid} has subinterpreters, with which debugpy cannot trace threads on Python "
-            f"{words}",
-            "Launch it under the debugger, or run it on Python 3.12 or later.",
-            pid=pid,
-        )
-    if reason == "free-threaded":
-        return RelayError(
-            Code.ATTACH_UNSUPPORTED,
-            f"Process {pid} runs Python {words} without the interpreter's lock (free-threaded), "
-            "for which debugpy has no build",
-            "Run it on a build of the same Python that has the lock.",
-            pid=pid,
-        )
-    if reason == "ending":
-        return RelayError(
-            Code.ATTACH_UNSUPPORTED,
-            f"The main thread of process {pid} has ended: its Python starts no more "
-            "threads, and the debugger needs threads of its own",
-            "Make the main thread wait for the others (join), or launch the program.",
-            pid=pid,
-        )
-    last = words.strip().rpartition("\n")[2][:300]
-    return failed(pid, f"its Python could not load the debugger: {last}", words)
+    if reason == "busy":
+        return _debugged_already(pid, words)
+    if reason == "taken":
+        return _place_is_taken(pid, words)
+    refusal = _REFUSALS.get(reason)
+    if refusal is None:
+        last = words.strip().rpartition("\n")[2][:300]
+        return failed(pid, f"its Python could not load the debugger: {last}", words)
+    message = refusal.message.format(pid=pid, words=words)
+    return RelayError(refusal.code, message, refusal.suggestion, pid=pid)
+
+
+def _debugged_already(pid: int, session_id: str) -> RelayError:
+    return RelayError(
+        Code.ATTACH_ALREADY_ATTACHED,
+        f"Session {session_id} debugs process {pid} already",
+        f"Use that session, or detach it: POST /api/v1/sessions/{session_id}/detach, on the relay "
+        "that has it.",
+        pid=pid,
+        session_id=session_id,
+    )
+
+
+def _place_is_taken(pid: int, tool: str) -> RelayError:
+    """`tool` is the name under which another debugger uses `sys.monitoring`."""
+    holder = "pdb" if tool == _BDB else tool
+    return RelayError(
+        Code.ATTACH_ALREADY_ATTACHED,
+        f"Process {pid} is debugged already: {holder} has the place for debuggers in "
+        f"sys.monitoring, as {tool!r}",
+        "Leave that debugger (pdb: clear, then continue), and attach again."
+        if tool == _BDB
+        else f"Make {holder} free it (sys.monitoring.free_tool_id), and attach again.",
+        pid=pid,
+    )
 
 
 def not_injected(pid: int, injection: Injection) -> RelayError:
