@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.output_events import Category
-from debug_relay.worker.debuggee.process import Pump
+from debug_relay.worker.debuggee.output_pipe import Pump
 from debug_relay.worker.debugger.connection import DebugServer
 
 _NAMES: Final[tuple[Category, ...]] = ("stdout", "stderr")

@@ -1,8 +1,6 @@
 """The process of a launched program: its start, its pipes or terminal, its end.
 
-This module owns pid, streams and exit status, and knows nothing of debugging. It delivers output as
-bytes when it reads them. It holds an unfinished line back for a moment, so that a line that the
-program writes in parts becomes one entry.
+This module owns pid, streams and exit status, and knows nothing of debugging.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import fcntl
 import os
 import signal
 import subprocess
@@ -22,13 +19,10 @@ from msgspec import Struct
 from debug_relay.protocol.models.fields import TerminalSize
 from debug_relay.protocol.models.output_events import Category
 from debug_relay.protocol.system import procfs
+from debug_relay.worker.debuggee.output_pipe import Pump
 from debug_relay.worker.debuggee.pseudo_terminal import Terminal, come_to_front
 from debug_relay.worker.debuggee.stdin import Stdin
 
-_F_SETPIPE_SZ: Final = 1031
-_PIPE_BYTES: Final = 1 << 20  # The kernel's buffer of a program's output pipe.
-_READ_BYTES: Final = 1 << 18  # One read of a program's output.
-_HOLD_SECONDS: Final = 0.02  # An unfinished line of output waits this long for its end.
 # A program that has not ended this long after SIGTERM is resumed, so that it can act on it.
 _TERM_SECONDS: Final = 0.1
 # An ended program that its debugger has not collected is looked at again after this time.
@@ -65,93 +59,6 @@ class Exit(Struct):
             return f"signal {-self.code}"
 
 
-class Pump:
-    """Reads one pipe until its end."""
-
-    def __init__(
-        self,
-        fd: int,
-        deliver: Callable[[bytes], None],
-        on_end: Callable[[], object] = lambda: None,
-        roomy: bool = True,
-    ) -> None:
-        """`roomy` enlarges the pipe, so that a program that prints much seldom has to wait. All
-        pipes of a user share some 64 MB, so children's pipes stay small.
-        """
-        self.fd = fd
-        self._deliver = deliver
-        self._on_end = on_end
-        self._held = b""
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
-        self.inode = os.fstat(fd).st_ino
-        self.ended = asyncio.Event()
-        os.set_blocking(fd, False)
-        if roomy:
-            with contextlib.suppress(OSError):  # an unprivileged user may be at the pipe limit
-                fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
-        self._loop.add_reader(fd, self._readable)
-
-    def _readable(self) -> None:
-        # One read for each turn of the loop, so that a flood of output does not delay calls.
-        try:
-            data = os.read(self.fd, _READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if data:
-            self._take(data)
-        else:
-            self.close()
-
-    def _take(self, data: bytes) -> None:
-        data, self._held = self._held + data, b""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        cut = data.rfind(b"\n") + 1
-        if cut < len(data) and len(data) - cut < _READ_BYTES:
-            self._held = data[cut:]
-            data = data[:cut]
-            self._timer = self._loop.call_later(_HOLD_SECONDS, self.flush)
-        if data:
-            self._deliver(data)
-
-    def drain(self) -> None:
-        """Read all that is in the pipe now, without waiting for more."""
-        for _ in range(4096):
-            if self.ended.is_set():
-                return
-            try:
-                data = os.read(self.fd, _READ_BYTES)
-            except OSError:
-                break
-            if not data:
-                self.close()
-                return
-            self._take(data)
-        self.flush()
-
-    def flush(self) -> None:
-        """Deliver an unfinished line."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        held, self._held = self._held, b""
-        if held:
-            self._deliver(held)
-
-    def close(self) -> None:
-        if self.ended.is_set():
-            return
-        self._loop.remove_reader(self.fd)
-        os.close(self.fd)
-        self.flush()
-        self.ended.set()
-        self._on_end()
-
-
 class Process:
     """A child of this worker, in its own process group; it dies with the worker. It also has a
     session of its own, unless it has a terminal: a terminal's session is the worker's.
@@ -175,30 +82,10 @@ class Process:
         process before the command does. `on_kept`: it has ended, and a debugger that traces it
         does not collect it.
         """
-        parent = os.getpid()
         self._terminal = Terminal(terminal) if terminal is not None else None
         self._alone = alone
-
-        def begin() -> None:
-            die_with(parent)
-            if terminal is not None:
-                come_to_front()
-            if prepare is not None:
-                prepare()
-
         try:
-            self._popen = subprocess.Popen(
-                command,
-                cwd=cwd,
-                env=env,
-                **self._streams(),
-                bufsize=0,
-                close_fds=True,
-                pass_fds=pass_fds,
-                start_new_session=terminal is None,
-                process_group=None if terminal is None else 0,
-                preexec_fn=begin,
-            )
+            self._popen = self._started(command, cwd, env, pass_fds, prepare)
         except BaseException:
             if self._terminal is not None:
                 self._terminal.close()
@@ -212,24 +99,59 @@ class Process:
         self._again: asyncio.TimerHandle | None = None
         self._looks = 0
         self._pumps: dict[Category, Pump] = {}
-        if self._terminal is not None:
-            self.stdin = Stdin(os.dup(self._terminal.master), self._terminal)
-            self._read("stdout", self._terminal.master, on_output)
-        else:
-            assert self._popen.stdin is not None
-            assert self._popen.stdout is not None
-            assert self._popen.stderr is not None
-            self.stdin = Stdin(os.dup(self._popen.stdin.fileno()))
-            self._read("stdout", self._popen.stdout.fileno(), on_output)
-            self._read("stderr", self._popen.stderr.fileno(), on_output)
-            for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
-                pipe.close()
+        self.stdin = self._connect_streams(on_output)
         asyncio.get_running_loop().add_reader(self._pidfd, self._exited)
+
+    def _started(
+        self,
+        command: list[str],
+        cwd: str,
+        env: dict[str, str],
+        pass_fds: tuple[int, ...],
+        prepare: Callable[[], None] | None,
+    ) -> subprocess.Popen[bytes]:
+        parent, has_terminal = os.getpid(), self._terminal is not None
+
+        def begin() -> None:
+            die_with(parent)
+            if has_terminal:
+                come_to_front()
+            if prepare is not None:
+                prepare()
+
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            **self._streams(),
+            bufsize=0,
+            close_fds=True,
+            pass_fds=pass_fds,
+            start_new_session=not has_terminal,
+            process_group=0 if has_terminal else None,
+            preexec_fn=begin,
+        )
 
     def _streams(self) -> dict[str, Any]:
         if self._terminal is None:
             return dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         return dict.fromkeys(("stdin", "stdout", "stderr"), self._terminal.slave)
+
+    def _connect_streams(self, on_output: Callable[[Category, bytes], None]) -> Stdin:
+        """Begin to read the program's output; returns its input."""
+        if self._terminal is not None:
+            self._read("stdout", self._terminal.master, on_output)
+            return Stdin(os.dup(self._terminal.master), self._terminal)
+        stdin, stdout, stderr = self._popen.stdin, self._popen.stdout, self._popen.stderr
+        assert stdin is not None
+        assert stdout is not None
+        assert stderr is not None
+        self._read("stdout", stdout.fileno(), on_output)
+        self._read("stderr", stderr.fileno(), on_output)
+        program_input = Stdin(os.dup(stdin.fileno()))
+        for pipe in (stdin, stdout, stderr):
+            pipe.close()  # each is duplicated above
+        return program_input
 
     def _read(self, name: Category, fd: int, on_output: Callable[[Category, bytes], None]) -> None:
         self._pumps[name] = Pump(os.dup(fd), lambda data: on_output(name, data))
