@@ -15,7 +15,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.system import peers
@@ -106,6 +106,17 @@ def serve(
         directories.release()
 
 
+class _Parts(NamedTuple):
+    """The parts of a relay that are started and stopped; each knows the others that it needs."""
+
+    registry: Registry
+    dispatch: Dispatch
+    streams: Streams
+    mcp: Mcp
+    listener: Listener
+    facts: RelayFacts
+
+
 class _Relay:
     def __init__(
         self,
@@ -128,12 +139,10 @@ class _Relay:
         self._private = private
         orphan_cleanup.become_subreaper()
 
-    async def run(self) -> int:
-        _keep_freed_memory()
+    def _put_together(self) -> _Parts:
         server = self._settings.server
-        address = ListeningAddress(server.host)
         guard = Guard(
-            address=address,
+            address=ListeningAddress(server.host),
             port=server.port,
             allowed_hosts=server.allow_hosts,
             allowed_uids=server.allow_uids,
@@ -180,10 +189,16 @@ class _Relay:
         streams, mcp = Streams(dispatch), Mcp(dispatch)
         front = Front(guard, router, dispatch, streams, mcp, lambda: registry.settings)
         listener = Listener(front, guard, refused=refused)
+        return _Parts(registry, dispatch, streams, mcp, listener, facts)
+
+    async def run(self) -> int:
+        _keep_freed_memory()
+        parts = self._put_together()
+        registry, facts = parts.registry, parts.facts
         # We adopt before we listen: a caller finds its sessions right after a restart.
         await registry.adopt()
         try:
-            facts.url = await self._listen(listener, address)
+            facts.url = await self._listen(parts.listener)
             self._directories.announce(facts.url)
             registry.background.begin(self._catch_up())
             self._listen_to_signals()
@@ -195,13 +210,13 @@ class _Relay:
             await self._stopping.wait()
             _log.info("relay.stopping", keep_sessions=self._keep_sessions)
             registry.draining = True
-            streams.close()
+            parts.streams.close()
         finally:
             # Most calls end with their sessions, so sessions end first, then the other calls.
             await registry.close(self._keep_sessions or not self._stopping.is_set())
-            await mcp.close()
-            await dispatch.close()
-            await listener.stop(_REQUESTS_SECONDS)
+            await parts.mcp.close()
+            await parts.dispatch.close()
+            await parts.listener.stop(_REQUESTS_SECONDS)
             self._directories.relay_file.remove()
         _log.info("relay.stopped")
         return 0
@@ -217,9 +232,10 @@ class _Relay:
             except SetupError as error:
                 _log.warning("store.not_written", error=error.message)
 
-    async def _listen(self, listener: Listener, address: ListeningAddress) -> str:
+    async def _listen(self, listener: Listener) -> str:
         """Opens the sockets; returns the address for callers."""
         server = self._settings.server
+        address = ListeningAddress(server.host)
         url = f"unix:{server.socket}"
         try:
             if not self._private:
