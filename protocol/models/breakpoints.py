@@ -184,12 +184,10 @@ class Breakpoint(Result, kw_only=True):
     change: ValueChange | None = None  # the last one that a watchpoint has seen
 
 
-# `persisted` is reported after the write to disk: of the project's file, or without a project root
-# of the session's own record.
-
-
 class BreakpointsSet(Result, kw_only=True):
     breakpoints: list[Breakpoint]
+    # Here and in the results below: reported after the write to disk, of the project's file or,
+    # without a project root, of the session's own record.
     persisted: bool = True
 
 

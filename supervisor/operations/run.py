@@ -311,7 +311,6 @@ class _OneRun:
         """Every thread's frames with their locals, and asyncio's pending tasks; None while C code
         holds the GIL.
         """
-        tasks = None
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 listed = await self._ask(

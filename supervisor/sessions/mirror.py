@@ -114,10 +114,9 @@ class Session:
             shown.held_seconds = round(shown.held_seconds + time.monotonic() - self._mirrored, 3)
         if self.child is None and self.lease is None:
             shown.lease = None  # it has ended with the worker
-        if shown.status not in state.COUNTED or self.child is None:
-            shown.expires_at = None
-            return shown
         shown.expires_at = None
+        if shown.status not in state.COUNTED or self.child is None:
+            return shown
         idle = idle_limit(shown.status, shown.config)
         if idle:
             # The worker counts a joined IDE as use, as it counts calls.

@@ -24,7 +24,6 @@ _T = TypeVar("_T")
 FIRST_REFERENCE: Final = 1000
 # References into frames that run: the oldest go first.
 LIVE_REFERENCES: Final = 10_000
-# bootstrap's signal handler has this file name: a main thread that we woke may stop in it.
 
 
 class KnownThread(Struct):

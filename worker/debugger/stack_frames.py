@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.wire import dap
 
+# The file name of bootstrap's signal handler: a main thread that we woke may stop in it.
 _WAKE_FILE: Final = "<relay wake>"
 _DECORATIONS: Final = (" (Current frame)",)
 
