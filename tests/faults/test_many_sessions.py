@@ -64,16 +64,16 @@ def hammer(session: Session, number: int, seed: int) -> None:
             assert frames[0]["name"] == "turn"
 
 
-def test_ten_sessions_and_eight_threads(relay: Client, source: Callable[..., Source]) -> None:
+def test_five_sessions_and_eight_threads(relay: Client, source: Callable[..., Source]) -> None:
     program = source(PROGRAM)
     with ThreadPoolExecutor(8) as pool:
-        sessions = list(pool.map(lambda n: begin(relay, program, n), range(10)))
-        # A session's own calls come one after the other; ten sessions meet in eight threads.
+        sessions = list(pool.map(lambda n: begin(relay, program, n), range(5)))
+        # A session's own calls come one after the other.
         work = [pool.submit(hammer, one, n, seed=n) for n, one in enumerate(sessions)]
         for one in work:
             one.result(120)
         listed = relay.get("/sessions").ok()["items"]
-        assert {item["labels"]["number"] for item in listed} >= {str(n) for n in range(10)}
+        assert {item["labels"]["number"] for item in listed} >= {str(n) for n in range(5)}
         assert {answer.status for answer in pool.map(Session.delete, sessions)} == {200}
 
 
@@ -106,7 +106,7 @@ def test_eight_threads_on_one_session(relay: Client, source: Callable[..., Sourc
     session.delete().ok()
 
 
-def test_twenty_sessions_leave_the_relay_as_before(
+def test_twelve_sessions_leave_the_relay_as_before(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
     relay = own_relay(env={"OPENCODE_DEBUG_SESSIONS__MAX_SESSIONS": "40"})
@@ -124,7 +124,7 @@ def test_twenty_sessions_leave_the_relay_as_before(
     live(0)
     before, descriptors = folders(relay), process.num_fds()
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(live, range(20)))
+        list(pool.map(live, range(12)))
     eventually(lambda: relay.below() == [])
     eventually(lambda: process.num_fds() <= descriptors, what="descriptors given back")
     assert folders(relay) == before

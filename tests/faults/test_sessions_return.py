@@ -236,7 +236,7 @@ SERVER = """
 """
 
 
-@pytest.mark.parametrize("how", ["stop", "shutdown", "orphaned", "killed", "hung"])
+@pytest.mark.parametrize("how", ["stop", "orphaned", "killed", "hung"])
 def test_an_attached_session_comes_back(
     own_relay: Callable[..., Relay], start: Callable[..., Running], how: str
 ) -> None:
@@ -247,10 +247,7 @@ def test_an_attached_session_comes_back(
     session.post("/attach", {"pid": program.pid, "wait": 20}).ok()
     worker = relay.worker(session.id)
     until_recorded(relay, session)
-    if how == "shutdown":
-        relay.client.post("/shutdown").ok()
-        relay.wait()
-    elif how in ("orphaned", "killed"):
+    if how in ("orphaned", "killed"):
         if how == "killed":
             worker.kill()
         relay.kill()
@@ -296,7 +293,7 @@ def test_they_count_when_they_have_a_worker(
     assert len(second.get("/breakpoints").ok()["breakpoints"]) == 1
 
 
-def test_who_waits_for_events_hears_of_the_return(
+def test_it_gets_a_worker_when_there_is_room_and_tells_who_waits(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
     relay = own_relay()
@@ -305,6 +302,13 @@ def test_who_waits_for_events_hears_of_the_return(
     relay.start()
     session = again(relay, session)
     seen = session.get("/events", limit=1000).ok()["next_cursor"]
+    folder = relay.run_dir / session.id
+    folder.rename(folder.with_name("aside"))
+    folder.touch()
+    session.get("/breakpoints").refused("WORKER_START_FAILED", 500)
+    assert session.status()["status"] == "created"
+    folder.unlink()
+    folder.with_name("aside").rename(folder)
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(session.events, cursor=seen, timeout=20)
         eventually(lambda: relay.calls() == 1)
@@ -312,22 +316,6 @@ def test_who_waits_for_events_hears_of_the_return(
         events = poll.result(30)
     assert events[0]["type"] == "session"
     assert (events[0]["body"]["restored"], events[0]["body"]["previous_status"]) == (True, "paused")
-
-
-def test_without_room_for_a_worker_it_stays_as_it_is(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
-) -> None:
-    relay = own_relay()
-    session = at_stop(relay, source(PROGRAM))
-    relay.stop()
-    relay.start()
-    session = again(relay, session)
-    folder = relay.run_dir / session.id
-    shutil.rmtree(folder)
-    folder.touch()
-    session.get("/breakpoints").refused("WORKER_START_FAILED", 500)
-    assert session.status()["status"] == "created"
-    folder.unlink()
     assert len(session.get("/breakpoints").ok()["breakpoints"]) == 1
 
 
@@ -354,11 +342,9 @@ def test_kept_sessions_go_on(
     assert again(relay, session).status()["status"] == "created"
 
 
-def test_a_damaged_record_is_set_aside(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
-) -> None:
-    relay, program = own_relay(), source(PROGRAM)
-    good, *damaged = (at_stop(relay, program) for _ in range(4))
+def test_a_damaged_record_is_set_aside(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    good, *damaged = (relay.client.session() for _ in range(4))
     relay.stop()
     content = (b"", b"\xff{", b'{"state": {}}')
     for session, bytes_ in zip(damaged, content, strict=True):

@@ -200,7 +200,7 @@ def test_it_steps_and_pauses_each_time_anew(
     """What one debugger has found out about a thread is not the next one's."""
     one = start(RAW_THREAD, python=python_path(version))
     with relay.session() as session:
-        for _ in range(3):
+        for _ in range(2):
             attach(session, one)
             session.break_at(one.program, one.program[mark])
             paused(session)
@@ -217,6 +217,7 @@ def test_it_steps_and_pauses_each_time_anew(
     assert one.stderr() == ""
 
 
+@pytest.mark.one_python
 def test_a_coroutine_that_runs_already(relay: Client, start: Start, python: str) -> None:
     one = start(
         """
@@ -252,6 +253,7 @@ def test_a_coroutine_that_runs_already(relay: Client, start: Start, python: str)
     assert one.stderr() == ""
 
 
+@pytest.mark.one_python
 def test_a_server_answers_again(relay: Client, start: Start, python: str) -> None:
     port = free_port()
     one = start(SERVES, str(port), python=python)
@@ -276,11 +278,14 @@ def test_a_server_answers_again(relay: Client, start: Start, python: str) -> Non
 
 def test_created_attached(relay: Client, start: Start) -> None:
     one = start(SLEEPS)
-    created = relay.post("/sessions", {"mode": "attach", "pid": one.pid}).ok(201)
+    body = {"mode": "attach", "pid": one.pid}
+    identity = relay.get(f"/processes/{one.pid}").ok()["identity"]
+    recycled = {**body, "identity": identity.replace("-", "-1", 1)}
+    relay.post("/sessions", recycled).refused("ATTACH_PID_RECYCLED")
+    created = relay.post("/sessions", {**body, "identity": identity}).ok(201)
     assert created["status"] == "running"
     assert relay.get(f"/processes/{one.pid}").ok()["debugged_by"] == created["session_id"]
-    error = relay.post("/sessions", {"mode": "attach", "pid": one.pid})
-    error.refused("ATTACH_ALREADY_ATTACHED", 409)
+    relay.post("/sessions", body).refused("ATTACH_ALREADY_ATTACHED", 409)
     relay.delete(f"/sessions/{created['session_id']}").ok()
     assert one.alive
 
@@ -292,8 +297,14 @@ def test_found_by_its_command_line(relay: Client, start: Start) -> None:
         error = session.post("/attach", {"match": r"(first|second)_of_two\.py$"})
         told = error.refused("INVALID_REQUEST", 400)["details"]["candidates"]
         assert {entry["pid"] for entry in told} == {one.pid, other.pid}
+        line = other.program["line"]
+        session.break_at(other.program, line, log_message="n is {n}", condition="n % 5 == 0")
         attached = session.post("/attach", {"match": r"/second_of_two\.py$"}).ok()
         assert attached["pid"] == other.pid
+        # Log points and conditions hold as in a launched program.
+        eventually(lambda: session.printed("console").count("n is ") >= 2)
+        assert all(text.endswith(("0", "5")) for text in session.printed("console").splitlines())
+        session.post("/input", {"input": "x"}).refused("ATTACH_UNSUPPORTED", 400)
         session.post("/detach").ok()
         error = session.post("/attach", {"match": "(unclosed"}).refused("INVALID_REQUEST", 400)
         assert "unterminated subpattern" in error["details"]["errors"][0]["message"]
@@ -329,16 +340,6 @@ def test_its_process_is_ended_only_when_asked_for(relay: Client, start: Start) -
     assert another.process.wait(10) == -15
 
 
-def test_it_ends_by_itself(relay: Client, start: Start) -> None:
-    one = start(SLEEPS)
-    with relay.session() as session:
-        attach(session, one)
-        one.process.kill()
-        told = session.events("terminated", timeout=10)
-        assert told[0]["body"]["end_reason"] == "target_lost"
-        assert (session.status()["status"], session.status()["exit_code"]) == ("terminated", None)
-
-
 def test_what_can_be_done_when_it_has_ended(relay: Client, start: Start) -> None:
     """No suggestion leads to a call that is refused."""
     one = start(SLEEPS)
@@ -350,7 +351,9 @@ def test_what_can_be_done_when_it_has_ended(relay: Client, start: Start) -> None
         told = again.refused("INVALID_SESSION_STATE", 409)["details"]["suggestion"]
         assert f"POST {relay.prefix}/sessions/{session.id}/detach" in told
         one.process.kill()
-        assert session.events("terminated", timeout=10)
+        told = session.events("terminated", timeout=10)
+        assert told[0]["body"]["end_reason"] == "target_lost"
+        assert (session.status()["status"], session.status()["exit_code"]) == ("terminated", None)
         refused = [
             session.get("/stacktrace"),
             session.post("/detach"),
@@ -396,17 +399,6 @@ def test_a_sleeper_is_paused_when_it_wakes(relay: Client, start: Start) -> None:
     assert one.alive
 
 
-def test_log_points_and_conditions(relay: Client, start: Start) -> None:
-    one = start(SLEEPS)
-    with relay.session() as session:
-        line = one.program["line"]
-        session.break_at(one.program, line, log_message="n is {n}", condition="n % 5 == 0")
-        attach(session, one)
-        eventually(lambda: session.printed("console").count("n is ") >= 2)
-        assert all(text.endswith(("0", "5")) for text in session.printed("console").splitlines())
-        session.post("/input", {"input": "x"}).refused("ATTACH_UNSUPPORTED", 400)
-
-
 def test_one_that_holds_the_interpreter(relay: Client, start: Start) -> None:
     one = start(
         """
@@ -439,15 +431,6 @@ def test_one_that_holds_the_interpreter(relay: Client, start: Start) -> None:
         eventually(lambda: "debug relay" not in files())
     assert one.alive
     assert one.stderr() == ""
-
-
-def test_a_recycled_pid(relay: Client, start: Start) -> None:
-    one = start(SLEEPS)
-    identity = relay.get(f"/processes/{one.pid}").ok()["identity"]
-    with relay.session() as session:
-        wrong = identity.replace("-", "-1", 1)
-        session.post("/attach", {"pid": one.pid, "identity": wrong}).refused("ATTACH_PID_RECYCLED")
-        attach(session, one, identity=identity)
 
 
 def test_a_number_that_is_a_thread(relay: Client, start: Start) -> None:

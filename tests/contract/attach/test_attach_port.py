@@ -130,6 +130,7 @@ CHILDREN = """
             codes = [said, by_fork(), by("fork"), by("spawn")]
             with open(sys.argv[0] + ".rounds", "a") as rounds:
                 print(codes, file=rounds)
+            time.sleep(0.2)
 """
 
 

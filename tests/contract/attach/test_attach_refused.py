@@ -200,17 +200,15 @@ STOPS_SOON = """
 """
 
 
-@pytest.mark.parametrize("version", ["3.12", "3.13"])
-def test_one_that_stops_before_it_is_refused(relay: Client, start: Start, version: str) -> None:
-    one = start(STOPS_SOON, python=python_path(version))
+def test_one_that_stops_before_it_is_refused(relay: Client, start: Start) -> None:
+    one = start(STOPS_SOON, python=python_path("3.12"))
     before = one.counts()
     with relay.session() as session:
         session.break_at(one.program, one.program["line"])
-        for _ in range(2):
-            error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_FAILED")
-            assert "nobody does that here" in error["message"]
-            assert session.status()["status"] == "created"
-            eventually(lambda: one.counts() == before)
+        error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_FAILED")
+        assert "nobody does that here" in error["message"]
+        assert session.status()["status"] == "created"
+        eventually(lambda: one.counts() == before)
         session.delete("/breakpoints").ok()
         session.post("/attach", {"pid": one.pid}).ok()
         session.post("/detach").ok()
@@ -226,8 +224,6 @@ def test_half_of_a_debugger_goes_again(relay: Client, start: Start, python: str)
         error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_FAILED")
         assert "can't start new thread" in error["message"]
         eventually(lambda: one.counts() == before)
-        session.post("/attach", {"pid": one.pid, "connect_timeout": 30}).ok()
-        assert session.post("/detach").ok()["residue"] is None
         session.post("/attach", {"pid": one.pid, "connect_timeout": 30}).ok()
         assert session.post("/detach").ok()["residue"] is None
     stdin = one.process.stdin
@@ -254,11 +250,10 @@ def test_its_descriptors_are_as_before(relay: Client, start: Start, python: str)
     one = start(replaced("pass"), python=python)
     before = one.descriptors()
     with relay.session() as session:
-        for _ in range(2):
-            session.post("/attach", {"pid": one.pid}).ok()
-            assert [name for name in one.descriptors() if "debug relay" in name] == []
-            session.post("/detach").ok()
-            assert one.descriptors() == before
+        session.post("/attach", {"pid": one.pid}).ok()
+        assert [name for name in one.descriptors() if "debug relay" in name] == []
+        session.post("/detach").ok()
+        assert one.descriptors() == before
 
 
 @pytest.mark.slow

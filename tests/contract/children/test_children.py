@@ -109,9 +109,8 @@ WAYS = """
 """
 
 
-@pytest.mark.parametrize("breakpoint", [False, True], ids=["free", "breakpoint"])
 def test_children_run_as_without_a_debugger(
-    relay: Client, shared_relay: Relay, source: Write, python: str, breakpoint: bool
+    relay: Client, shared_relay: Relay, source: Write, python: str
 ) -> None:
     program = source(WAYS)
     plain = subprocess.run(
@@ -123,8 +122,7 @@ def test_children_run_as_without_a_debugger(
         check=True,
     )
     with relay.session(python_path=python) as session:
-        if breakpoint:
-            session.break_at(program, program["inside"])
+        session.break_at(program, program["inside"])
         ended = session.launch(program, wait=60, stop_on_exception=True)
         assert session.printed("stdout") == plain.stdout
         assert session.printed("stderr") == plain.stderr

@@ -207,11 +207,6 @@ def test_a_fork_server_and_what_it_forks(relay: Client, source: Write, python: s
     expected = "forkserver\n[2, 4]\n0\n"
     is_newest = python.endswith(("3.14", "3.15"))
     with relay.session(python_path=python) as session:
-        session.break_at(program, program["work"])
-        ended = session.launch(program)
-        assert (ended["status"], ended["exit_code"]) == ("terminated", 0)
-        assert (session.printed("stdout"), session.printed("stderr")) == (expected, "")
-    with relay.session(python_path=python) as session:
         session.break_at(program, program["top"], condition="__name__ != '__main__'")
         session.break_at(program, program["work"])
         stopped = session.launch(program, debug_subprocesses=True)

@@ -54,7 +54,9 @@ def at_call(session: Session, program: Source, **fields: Any) -> Any:
     return session.launch(program, snapshot=True, **fields)["stop"]
 
 
-def test_one_reply_tells_all(relay: Client, source: Callable[..., Source], python: str) -> None:
+def test_one_reply_tells_all_and_what_has_changed(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
     program = source(PROGRAM)
     with relay.session(python_path=python) as session:
         report = at_call(session, program)
@@ -79,12 +81,12 @@ def test_one_reply_tells_all(relay: Client, source: Callable[..., Source], pytho
         }
         assert (report["total_frames"], report["total_locals"]) == (2, 4)
         assert (report["changed"], report["cut"], report["note"]) == ([], [], None)
+        # Its variables can be opened.
+        seen = next(row for row in report["locals"] if row["name"] == "seen")
+        assert (seen["length"], seen["expandable"]) == (1, True)
+        opened = session.get(f"/variables/{seen['variables_reference']}").ok()["variables"]
+        assert by_name(opened) == {"'x'": "[1, 2]"}
 
-
-def test_what_has_changed(relay: Client, source: Callable[..., Source], python: str) -> None:
-    program = source(PROGRAM)
-    with relay.session(python_path=python) as session:
-        at_call(session, program)
         report = session.step(snapshot=True)["stop"]
         assert changes(report) == {"seen": ("{'x': [1, 2]}", "{'x': [1, 2, 0]}")}
         report = session.step(snapshot=True)["stop"]
@@ -92,17 +94,6 @@ def test_what_has_changed(relay: Client, source: Callable[..., Source], python: 
         inside = session.step("into", snapshot=True)["stop"]
         assert changes(inside) == {}, "another function"
         assert changes(session.step(snapshot=True)["stop"]) == {"c": (None, "0")}
-
-
-def test_another_call_is_another_frame(
-    relay: Client, source: Callable[..., Source], python: str
-) -> None:
-    program = source(PROGRAM)
-    with relay.session(python_path=python) as session:
-        session.break_at(program, program["inside"])
-        session.launch(program)
-        for _ in range(2):
-            assert session.resume(snapshot=True)["stop"]["changed"] == []
 
 
 def test_a_generator_goes_on_in_its_frame(
@@ -126,8 +117,11 @@ def test_what_was_returned_and_what_was_raised(
 ) -> None:
     program = source(PROGRAM)
     with relay.session(python_path=python) as session:
-        session.break_at(program, program["inside"], hit_condition="3")
+        session.break_at(program, program["inside"])
         session.launch(program)
+        for _ in range(2):
+            # Another call is another frame.
+            assert session.resume(snapshot=True)["stop"]["changed"] == []
         returned = session.step("out", snapshot=True)
         assert returned["stop"]["return_value"] == {"type": "int", "value": "3"}
         assert returned["stop"]["return_value"] == returned["return_value"]
@@ -142,17 +136,9 @@ def test_what_was_returned_and_what_was_raised(
         assert "__exception__" not in by_name(report["locals"])
 
 
-def test_variables_of_a_report_can_be_opened(relay: Client, source: Callable[..., Source]) -> None:
-    program = source(PROGRAM)
-    with relay.session() as session:
-        report = at_call(session, program)
-        seen = next(row for row in report["locals"] if row["name"] == "seen")
-        assert (seen["length"], seen["expandable"]) == (1, True)
-        opened = session.get(f"/variables/{seen['variables_reference']}").ok()["variables"]
-        assert by_name(opened) == {"'x'": "[1, 2]"}
-
-
-def test_bounds_of_each_part(relay: Client, source: Callable[..., Source]) -> None:
+def test_bounds_of_each_part_and_later_reports(
+    relay: Client, source: Callable[..., Source]
+) -> None:
     program = source(PROGRAM)
     with relay.session() as session:
         at_call(session, program)
@@ -168,6 +154,20 @@ def test_bounds_of_each_part(relay: Client, source: Callable[..., Source]) -> No
             path = part["get"].removeprefix(f"GET /api/v1/sessions/{session.id}")
             session.get(path).ok()
         assert session.get("/snapshot", locals=0).ok()["stop"]["locals"] == []
+        # A snapshot is of now.
+        session.post("/evaluate", {"expression": "total = 7"}).ok()
+        now = session.get("/snapshot").ok()["stop"]
+        assert by_name(now["locals"])["total"] == "7"
+        assert now["stop_id"] == report["stop_id"]
+        # A report of the history has the lines as they were at its stop.
+        program.path.write_text("# gone\n" * 30)
+        session.step()
+        older = session.get("/history").ok()["items"][1]
+        assert older["source"]["lines"][3]["text"].strip().startswith('seen["x"]')
+        session.delete("/breakpoints")
+        session.resume()
+        session.resume()
+        session.get("/snapshot").refused("INVALID_SESSION_STATE", 409)
 
 
 @pytest.mark.parametrize(
@@ -180,20 +180,6 @@ def test_bounds_that_do_not_fit_are_told(
     with relay.session() as session:
         error = session.post("/step-over", {"snapshot": bounds}).refused("INVALID_REQUEST")
         assert field in error["details"]["errors"][0]["field"]
-
-
-def test_a_snapshot_is_of_now(relay: Client, source: Callable[..., Source]) -> None:
-    program = source(PROGRAM)
-    with relay.session() as session:
-        report = at_call(session, program)
-        session.post("/evaluate", {"expression": "total = 7"}).ok()
-        now = session.get("/snapshot").ok()["stop"]
-        assert by_name(now["locals"])["total"] == "7"
-        assert now["stop_id"] == report["stop_id"]
-        session.delete("/breakpoints")
-        session.resume()
-        session.resume()
-        session.get("/snapshot").refused("INVALID_SESSION_STATE", 409)
 
 
 def test_a_pause_reports_too(relay: Client, source: Callable[..., Source]) -> None:
@@ -247,16 +233,6 @@ def test_a_reply_is_never_larger_than_asked(relay: Client, source: Callable[...,
         answer = session.post("/continue", {"wait": 20, "snapshot": {"max_bytes": 2000}})
         assert len(answer.raw) <= 2000
         assert answer.ok()["stop"]["cut"]
-
-
-def test_lines_as_they_were_at_the_stop(relay: Client, source: Callable[..., Source]) -> None:
-    program = source(PROGRAM)
-    with relay.session() as session:
-        at_call(session, program)
-        program.path.write_text("# gone\n" * 30)
-        session.step()
-        older = session.get("/history").ok()["items"][1]
-        assert older["source"]["lines"][3]["text"].strip().startswith('seen["x"]')
 
 
 def test_code_that_is_in_no_file_has_its_lines(

@@ -75,27 +75,19 @@ def test_while_it_runs(relay: Client, source: Write, python: str) -> None:
         assert (status["exit_code"], status["signal"], status["end_reason"]) == (None,) * 3
 
 
-def test_after_its_end_with_edited_source(relay: Client, source: Write, python: str) -> None:
+def test_with_edited_source(relay: Client, source: Write, python: str) -> None:
     program = source("print('before')\n")
     with relay.session(python_path=python) as session:
         assert session.launch(program)["exit_code"] == 0
         edited = source("import os\nprint('after')  # @here\nos._exit(4)\n")
         assert session.break_at(edited, edited["here"])["verified"] is True
         assert restart(session)["current_location"]["line"] == edited["here"]
-        assert session.resume()["exit_code"] == 4
-        assert session.printed() == "before\nafter\n"
-
-
-def test_breakpoints_follow_into_edited_source(relay: Client, source: Write) -> None:
-    program = source("x = 1\ny = 2  # @y\nprint(x + y)\n")
-    with relay.session() as session:
-        session.break_at(program, program["y"])
-        assert session.launch(program)["status"] == "paused"
+        # A breakpoint whose line has no code any more does not move.
         source("x = 1\n\nprint(x)\n")
         assert restart(session)["status"] == "terminated"
         (listed,) = session.get("/breakpoints").ok()["breakpoints"]
         assert listed["verified"] is False
-        assert session.printed() == "1\n"
+        assert session.printed() == "before\n1\n"
 
 
 def test_what_cannot_be_launched_leaves_the_old_run_as_it_is(relay: Client, source: Write) -> None:
@@ -138,9 +130,9 @@ def test_all_that_was_asked_for_is_asked_for_again(
         session.launch(
             program, stop_on_entry=True, python_args=["-O"], pty=True, stdin_inputs=["Ada"]
         )
-        for _ in range(2):
-            assert session.status()["stop_reason"] == "entry"
-            restart(session)
+        assert session.status()["stop_reason"] == "entry"
+        restart(session)
+        assert session.status()["stop_reason"] == "entry"
         assert session.resume()["exit_code"] == 0
         assert "Ada 1 True" in session.printed()
 
@@ -164,13 +156,13 @@ def test_a_servers_children_make_room(relay: Client, source: Write) -> None:
         port = free.getsockname()[1]
     with relay.session() as session:
         session.launch(program, wait=0, args=[str(port)])
-        for lines in (2, 4, 6):
+        for lines in (2, 4):
             eventually(lambda n=lines: len(re.findall(r"up \d+\n", session.printed("stdout"))) == n)
             assert session.status()["status"] == "running"
-            if lines < 6:
+            if lines < 4:
                 restart(session, wait=0)
         pids = [int(line.split()[1]) for line in session.printed("stdout").splitlines()]
-        assert [psutil.pid_exists(pid) for pid in pids] == [False] * 4 + [True] * 2
+        assert [psutil.pid_exists(pid) for pid in pids] == [False] * 2 + [True] * 2
 
 
 def test_one_that_handles_sigterm_gets_to(relay: Client, source: Write, python: str) -> None:
@@ -204,7 +196,7 @@ def test_at_once_and_again_and_again(relay: Client, source: Write, shared_relay:
         session.launch(program, wait=0)
         worker = shared_relay.worker(session.id)
         before = worker.num_fds()
-        for _ in range(8):
+        for _ in range(4):
             restart(session, wait=0)
         eventually(lambda: worker.num_fds() <= before, what="descriptors of old runs given back")
         assert len(worker.children()) == 1
@@ -226,8 +218,7 @@ def test_output_is_forgotten_on_request(relay: Client, source: Write) -> None:
         assert session.get("/output").ok()["dropped"] == 0
 
 
-@pytest.mark.parametrize("grace", [0, 0.3])
-def test_terminate_with_a_grace(relay: Client, source: Write, grace: float) -> None:
+def test_terminate_with_a_grace(relay: Client, source: Write) -> None:
     program = source("""
         import signal, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -237,9 +228,10 @@ def test_terminate_with_a_grace(relay: Client, source: Write, grace: float) -> N
     """)
     with relay.session() as session:
         session.launch(program, wait=0)
-        eventually(lambda: session.printed() == "up\n")
-        ended = session.post("/terminate", {"grace": grace}).ok()
-        assert (ended["exit_code"], ended["signal"]) == (-9, "SIGKILL")
-        assert restart(session, wait=0)["status"] == "running"
+        for run, grace in ((1, 0), (2, 0.3)):
+            eventually(lambda run=run: session.printed() == "up\n" * run)
+            ended = session.post("/terminate", {"grace": grace}).ok()
+            assert (ended["exit_code"], ended["signal"]) == (-9, "SIGKILL")
+            assert restart(session, wait=0)["status"] == "running"
         assert session.status()["end_reason"] is None
         assert os.getpid() != session.get().ok()["program"]["pid"]

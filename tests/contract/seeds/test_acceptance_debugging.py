@@ -81,20 +81,19 @@ def children(session: Session, parent: Any, **query: Any) -> Any:
 # -- launching
 
 
-def test_ac_pl_1_a_script_is_debugged_within_two_seconds(session: Session, shop: Shop) -> None:
+def test_ac_pl_1_2_3_6_a_script_is_debugged_as_it_was_asked_for(
+    session: Session, shop: Shop, python: str
+) -> None:
+    """Within two seconds, with its arguments and environment, by the named interpreter."""
     session.break_at(shop.main, shop.main["module"])
     began = time.monotonic()
-    reply = session.launch(shop.main)
+    reply = session.launch(shop.main, args=["--fast", "two words"], env={"SHOP": "corner"})
     # The machine of the tests has other work to do meanwhile.
     assert time.monotonic() - began < 2.0 * 3
     assert at(reply) == ("main.py", shop.main["module"], "<module>")
-
-
-def test_ac_pl_2_3_arguments_and_environment_arrive(session: Session, shop: Shop) -> None:
-    session.break_at(shop.main, shop.main["module"])
-    session.launch(shop.main, args=["--fast", "two words"], env={"SHOP": "corner"})
     assert session.value("sys.argv[1:]") == "['--fast', 'two words']"
     assert session.value("__import__('os').environ['SHOP']") == "'corner'"
+    assert session.value("sys.executable") == repr(python)
 
 
 def test_ac_pl_4_relative_imports_go_by_the_working_directory(
@@ -114,13 +113,6 @@ def test_ac_pl_5_a_syntax_error_has_its_line(
     assert (details["file"], details["line"], details["text"]) == (str(broken), 2, "if x == 1")
 
 
-def test_ac_pl_6_the_named_interpreter_runs_it(
-    session: Session, python: str, source: Callable[..., Source]
-) -> None:
-    session.launch(source("import sys\nprint(sys.executable)\n", "which.py"))
-    assert session.printed().strip() == python
-
-
 # -- execution
 
 
@@ -137,35 +129,32 @@ def test_ac_ec_1_continue_goes_to_the_next_breakpoint_or_the_end(
     assert (reply["status"], reply["exit_code"]) == ("terminated", 0)
 
 
-def test_ac_ec_2_step_over_stays_in_the_function(session: Session, shop: Shop) -> None:
+def test_ac_ec_2_3_4_6_mf_3_every_step_says_where_it_came_to(session: Session, shop: Shop) -> None:
+    """Over stays in the function, into follows into the imported module, out ends at the caller."""
+
+    def stepped(how: str) -> Any:
+        reply = session.step(how)
+        assert reply["current_location"] == session.status()["current_location"], how
+        frame = session.get("/stacktrace", levels=1).ok()["frames"][0]
+        assert at(reply)[1:] == (frame["line"], frame["name"]), how
+        return reply
+
     session.break_at(shop.main, shop.main["call"])
     session.launch(shop.main)
-    reply = session.step("over")
+    reply = stepped("over")
     assert (at(reply), reply["stop_reason"]) == (("main.py", shop.main["after"], "total"), "step")
     assert session.value("amount") == "5"
-
-
-def test_ac_ec_3_mf_3_step_into_follows_into_the_imported_module(
-    session: Session, shop: Shop
-) -> None:
-    session.break_at(shop.main, shop.main["call"])
-    session.launch(shop.main)
-    assert at(session.step("into")) == ("prices.py", shop.prices["lookup"], "of")
-
-
-def test_ac_ec_4_step_out_ends_at_the_caller(session: Session, shop: Shop) -> None:
-    session.break_at(shop.prices, shop.prices["lookup"])
-    session.launch(shop.main)
-    reply = session.step("out")
+    session.resume()
+    assert at(stepped("into")) == ("prices.py", shop.prices["lookup"], "of")
+    reply = stepped("out")
     assert at(reply)[::2] == ("main.py", "total")
-    assert (reply["return_value"]["value"], reply["return_value"]["type"]) == ("5", "int")
+    assert (reply["return_value"]["value"], reply["return_value"]["type"]) == ("2", "int")
 
 
-@pytest.mark.parametrize("work", ["while True: pass", "import time; time.sleep(600)"])
 def test_ac_ec_5_pause_stops_it_within_a_second(
-    session: Session, source: Callable[..., Source], work: str
+    session: Session, source: Callable[..., Source]
 ) -> None:
-    session.launch(source(work + "\n", "busy.py"), wait=0)
+    session.launch(source("while True: pass\n", "busy.py"), wait=0)
     eventually(lambda: session.status()["status"] == "running")
     began = time.monotonic()
     reply = session.post("/pause").ok()
@@ -174,22 +163,13 @@ def test_ac_ec_5_pause_stops_it_within_a_second(
     assert at(reply)[0] == "busy.py"
 
 
-def test_ac_ec_6_every_step_says_where_it_came_to(session: Session, shop: Shop) -> None:
-    session.break_at(shop.main, shop.main["first"])
-    session.launch(shop.main)
-    for how in ("into", "over", "over", "into", "out", "over"):
-        reply = session.step(how)
-        assert reply["current_location"] == session.status()["current_location"], how
-        frame = session.get("/stacktrace", levels=1).ok()["frames"][0]
-        assert at(reply)[1:] == (frame["line"], frame["name"]), how
-
-
 # -- looking
 
 
-def test_ac_si_1_mf_2_the_stack_names_every_frame(session: Session, shop: Shop) -> None:
-    session.break_at(shop.prices, shop.prices["lookup"])
-    session.launch(shop.main)
+def test_ac_si_1_mf_1_2_4_the_stack_leads_through_all_modules(session: Session, shop: Shop) -> None:
+    """Breakpoints hold in imported modules, and the source of every frame can be read."""
+    assert session.break_at(shop.prices, shop.prices["lookup"])["verified"] is True
+    assert at(session.launch(shop.main)) == ("prices.py", shop.prices["lookup"], "of")
     stack = session.get("/stacktrace").ok()
     assert [(one["source"]["path"], one["line"], one["name"]) for one in stack["frames"]] == [
         (str(shop.prices), shop.prices["lookup"], "of"),
@@ -198,42 +178,20 @@ def test_ac_si_1_mf_2_the_stack_names_every_frame(session: Session, shop: Shop) 
         (str(shop.main), shop.main["module"], "<module>"),
     ]
     assert stack["total_frames"] == 4
+    for frame in stack["frames"]:
+        read = session.get("/source", frame_id=frame["id"]).ok()
+        file = shop.prices if read["path"] == str(shop.prices) else shop.main
+        assert read["lines"] == file.text.splitlines()
+        assert read["path"] == frame["source"]["path"]
 
 
-def test_ac_si_2_all_locals_have_their_values(session: Session, shop: Shop) -> None:
-    session.break_at(shop.main, shop.main["after"])
-    session.launch(shop.main)
-    assert session.locals() == {"items": "['tea', 'milk']", "amount": "5", "item": "'tea'"}
-    assert session.locals(frame_id=1) == {"items": "['tea', 'milk']"}
-
-
-def test_ac_si_3_what_is_complex_can_be_opened(
-    session: Session, source: Callable[..., Source]
-) -> None:
-    program = source("""
-        class Node:
-            def __init__(self, name, below=()):
-                self.name = name
-                self.below = list(below)
-        tree = Node("root", [Node("leaf")])
-        print()  # @here
-    """)
-    session.break_at(program, program["here"])
-    session.launch(program)
-    tree = variable(session, "tree")
-    assert tree["expandable"] is True
-    fields = {one["name"]: one for one in children(session, tree)["variables"]}
-    assert fields["name"]["value"] == "'root'"
-    (leaf,) = [one for one in children(session, fields["below"])["variables"] if one["name"] == "0"]
-    inner = {one["name"]: one["value"] for one in children(session, leaf)["variables"]}
-    assert inner["name"] == "'leaf'"
-
-
-def test_ac_si_4_5_expressions_have_value_and_type_or_say_why_not(
+def test_ac_si_2_4_5_locals_and_expressions_have_value_and_type(
     session: Session, shop: Shop
 ) -> None:
     session.break_at(shop.main, shop.main["after"])
     session.launch(shop.main)
+    assert session.locals() == {"items": "['tea', 'milk']", "amount": "5", "item": "'tea'"}
+    assert session.locals(frame_id=1) == {"items": "['tea', 'milk']"}
     for expression, value, kind in (
         ("amount * 2 + len(items)", "12", "int"),
         ("[item.upper() for item in items]", "['TEA', 'MILK']", "list"),
@@ -248,16 +206,30 @@ def test_ac_si_4_5_expressions_have_value_and_type_or_say_why_not(
     assert "SyntaxError" in error["message"]
 
 
-def test_ac_si_6_what_is_large_is_cut_and_can_be_opened(
-    session: Session, source: Callable[..., Source]
-) -> None:
+def test_ac_si_3_6_7_values_can_be_opened(session: Session, source: Callable[..., Source]) -> None:
+    """What is complex part by part, what is large by pages; what is in itself is marked."""
     program = source(f"""
+        class Node:
+            def __init__(self, name, below=()):
+                self.name = name
+                self.below = list(below)
+        tree = Node("root", [Node("leaf")])
         rows = list(range({ROWS}))
         text = "x" * {ROWS}
+        ring = [1]
+        ring.append(ring)
         print()  # @here
     """)
     session.break_at(program, program["here"])
     session.launch(program)
+    tree = variable(session, "tree")
+    assert tree["expandable"] is True
+    fields = {one["name"]: one for one in children(session, tree)["variables"]}
+    assert fields["name"]["value"] == "'root'"
+    (leaf,) = [one for one in children(session, fields["below"])["variables"] if one["name"] == "0"]
+    inner = {one["name"]: one["value"] for one in children(session, leaf)["variables"]}
+    assert inner["name"] == "'leaf'"
+
     rows, text = variable(session, "rows"), variable(session, "text")
     assert (rows["truncated"], rows["expandable"]) == (True, True)
     assert (rows["length"], rows["indexed_variables"]) == (ROWS, ROWS)
@@ -267,40 +239,10 @@ def test_ac_si_6_what_is_large_is_cut_and_can_be_opened(
     assert [one["value"] for one in page["variables"]] == [str(ROWS - 3), str(ROWS - 2)]
     assert page["has_more"] is True
 
-
-def test_ac_si_7_what_is_in_itself_is_marked(
-    session: Session, source: Callable[..., Source]
-) -> None:
-    program = source("""
-        ring = [1]
-        ring.append(ring)
-        print()  # @here
-    """)
-    session.break_at(program, program["here"])
-    session.launch(program)
-    ring = variable(session, "ring")
-    listed = children(session, ring)["variables"]
+    listed = children(session, variable(session, "ring"))["variables"]
     (again,) = [one for one in listed if one["name"] == "1"]
     assert again["circular"] is True
     assert again["value"] == "<circular: ring>"
-
-
-# -- many files
-
-
-def test_ac_mf_1_breakpoints_hold_in_imported_modules(session: Session, shop: Shop) -> None:
-    assert session.break_at(shop.prices, shop.prices["lookup"])["verified"] is True
-    assert at(session.launch(shop.main)) == ("prices.py", shop.prices["lookup"], "of")
-
-
-def test_ac_mf_4_the_source_of_every_frame_can_be_read(session: Session, shop: Shop) -> None:
-    session.break_at(shop.prices, shop.prices["lookup"])
-    session.launch(shop.main)
-    for frame in session.get("/stacktrace").ok()["frames"]:
-        read = session.get("/source", frame_id=frame["id"]).ok()
-        file = shop.prices if read["path"] == str(shop.prices) else shop.main
-        assert read["lines"] == file.text.splitlines()
-        assert read["path"] == frame["source"]["path"]
 
 
 # -- output
