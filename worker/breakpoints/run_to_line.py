@@ -73,6 +73,12 @@ class RunToLine:
             raise _no_line(entry, *LEFT_OUT[left_out])
         return goal
 
+    async def take_back(self, goal: Goal) -> None:
+        """The program is not resumed after all."""
+        if self._goal is goal:
+            self._goal = None
+            await self._probes.ask(goal.server, breakpoint_requests.NoGoal())
+
     async def _verify(self, params: RunTo, thread_id: int) -> Entry:
         """Verify the line; by default it is in the file in which the thread is paused."""
         file = params.file

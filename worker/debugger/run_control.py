@@ -154,14 +154,14 @@ class RunControl:
 
     async def _resume_alone(self, threads: list[KnownThread], how: str) -> None:
         """Resume these threads; the others stay as they are."""
-        for server in list(self._hub.servers):
-            numbers = [thread.dap_id for thread in threads if thread.server is server]
-            if not numbers:
-                continue
-            for thread in threads:
-                if thread.server is server:
-                    self._stops.resumed(server, thread.id)
-            await self._probes.ask(server, probe.Alone(threads=numbers, how=how))
+        numbers: dict[DebugServer, list[int]] = {}
+        for thread in threads:
+            numbers.setdefault(thread.server, []).append(thread.dap_id)
+            self._stops.resumed(thread.server, thread.id)
+        await self._hub.each(
+            numbers,
+            lambda server: self._probes.ask(server, probe.Alone(threads=numbers[server], how=how)),
+        )
         await self._locate()
 
     async def _locate(self) -> None:

@@ -2,6 +2,10 @@
 
 If the request names a thread, only that thread is resumed, and its stop is what the call waits for.
 With `stop_all: false` that is also the default.
+
+What a step needs of the program is requested first, and that takes time: another caller may take
+the lease meanwhile. So `access.require` decides again, and nothing is awaited between it and the
+resume.
 """
 
 from __future__ import annotations
@@ -81,6 +85,11 @@ async def run_to_line(call: Call, params: e.RunTo) -> Struct:
         command = session.run.command(params.thread_id)
         stopped = session.stops.stopped_threads()
         goal = await session.run_to_line.begin(params, command.thread)
+        try:
+            session.access.require("run-to")
+        except RelayError:
+            await session.run_to_line.take_back(goal)
+            raise
         await session.run.resume(command, "continue", stopped)
     result = await _stopped(call, command, params.wait)
     if result.completed:
@@ -143,6 +152,12 @@ async def _step(call: Call, params: e.Step, operation: str, how: str) -> RunComm
             await session.probes.keep_returns(True)
         elif how == "stepIn":
             await thread.server.engine.watch_calls(thread.dap_id)
+        try:
+            session.access.require(operation)
+        except RelayError:
+            if how == "stepOut":
+                await session.probes.keep_returns(False)
+            raise
         # The stop may have changed while the thread's process answered.
         command.before, command.questions = session.stops.stop_id, session.input.count
         await session.run.resume(command, how, [thread.id])

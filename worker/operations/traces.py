@@ -26,7 +26,8 @@ async def trace(call: Call, params: Trace) -> TraceRows:
     session = call.session
     async with session.run.lock, session.probes.nobody_evaluates():
         session.access.require("trace")
-        tracing = await session.traces.begin(params)
+        # Decides again when the program has the trace: another caller may hold the lease then.
+        tracing = await session.traces.begin(params, lambda: session.access.require("trace"))
     if params.background:
         return await session.traces.page(None, PageSize(1), in_json)
     await tracing.done(call.abandoned)

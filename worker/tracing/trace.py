@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -67,8 +68,10 @@ class RunningTrace:
         self._running: asyncio.Task[None] | None = None
         self._left_alone = asyncio.Event()  # never set: a trace does not end with its caller
 
-    async def begin(self) -> None:
-        """Begin to record rows, and resume the program if it is paused."""
+    async def begin(self, decide: Callable[[], None]) -> None:
+        """Begin to record rows, and resume the program if it is paused. `decide` raises if the
+        caller may not resume it any more.
+        """
         params = self._params
         stop = self._stops.current
         try:
@@ -95,6 +98,11 @@ class RunningTrace:
                 entry=stop is not None and stop.reason == "entry",
             ),
         )
+        try:
+            decide()
+        except RelayError:
+            await self._remove()
+            raise
         if stop is not None:
             thread = self._run.thread_to_move(stop.thread_id)
             if self._steps_out:
@@ -250,7 +258,7 @@ class Traces:
     def stops_the_program(self) -> bool:
         return self._last is not None and self._last.stops_by_itself
 
-    async def begin(self, params: Trace) -> RunningTrace:
+    async def begin(self, params: Trace, decide: Callable[[], None]) -> RunningTrace:
         if self._last is not None and self._last.record.ended is None:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
@@ -265,7 +273,7 @@ class Traces:
         before, self._last = (self._last, self._record), tracing
         self._record = tracing.record
         try:
-            await tracing.begin()
+            await tracing.begin(decide)
         except BaseException:
             self._last, self._record = before
             raise

@@ -201,6 +201,55 @@ def test_a_call_that_came_too_late_is_refused(
     assert session.status()["stop_id"] <= stop + 1
 
 
+KEEPS = """
+    import ctypes, sys, threading
+
+    def keeps():
+        buffer = ctypes.create_string_buffer(1)
+        while sys.stdin.readline():
+            ctypes.PyDLL(None).read(0, buffer, 1)  # without giving the interpreter away
+
+    threading.Thread(target=keeps, daemon=True).start()
+    len("entered")  # @here
+    n = 1  # @next
+"""
+
+
+def test_a_lease_that_moves_while_the_program_is_asked(
+    relay: Client, shared_relay: Relay, source: Callable[..., Source]
+) -> None:
+    """A step asks the program before it resumes it; here that takes as long as we like."""
+    program = source(KEEPS)
+    with relay.session(stop_all=False) as session, ThreadPoolExecutor(1) as pool:
+        ann, bob = session.called(X_Agent="ann"), session.called(X_Agent="bob")
+        session.break_at(program, program["here"])
+        pid = session.launch(program)["pid"]
+
+        def is_kept() -> bool:
+            stacks = relay.get(f"/processes/{pid}/stacks").ok()["threads"]
+            return any(one["owns_gil"] for one in stacks)
+
+        line = {"line": program["next"]}
+        for path, body in [
+            ("/step-into", {}),
+            ("/step-out", {}),
+            ("/run-to", line),
+            ("/trace", {"at": [{"file": str(program.path), **line}]}),
+        ]:
+            bob.post("/input", {"input": "\n"}).ok()
+            eventually(is_kept)
+            call = pool.submit(ann.post, path, body)
+            eventually(lambda: shared_relay.calls() == 1)
+            bob.post("/lease").ok()
+            bob.post("/input", {"input": "x"}).ok()
+            call.result(30).refused("SESSION_LEASED", 423)
+            bob.delete("/lease").ok()
+        assert session.events("continued") == []
+        # Nothing is left of what was asked for.
+        bob.post("/input", {"eof": True}).ok()
+        assert session.resume()["status"] == "terminated"
+
+
 def test_it_goes_on_under_the_next_relay(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
