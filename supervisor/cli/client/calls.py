@@ -63,6 +63,13 @@ class Reply(NamedTuple):
         return self.body.decode("utf-8", "backslashreplace")
 
 
+class Person(NamedTuple):
+    """A person who acts through a front, and the key to which their leases belong."""
+
+    front: str
+    lease_key: str | None
+
+
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
@@ -96,6 +103,7 @@ class Relay:
         token: str | None,
         agent: str | None,
         data_dir: str | None = None,
+        person: Person | None = None,
     ) -> None:
         self.address = address
         self.answer_seconds = _ANSWER_SECONDS
@@ -104,11 +112,13 @@ class Relay:
             self._headers["Authorization"] = f"Bearer {token}"
         if agent:
             self._headers["X-Agent"] = agent
-        if sys.stdin is not None and sys.stdin.isatty():
+        if person is None and sys.stdin is not None and sys.stdin.isatty():
             # A command typed on a terminal is a person's act: it takes a free lease.
-            self._headers["X-Human-Front"] = "command line"
-            if key := lease_key(data_dir):
-                self._headers["X-Lease-Key"] = key
+            person = Person("command line", lease_key(data_dir))
+        if person is not None:
+            self._headers["X-Human-Front"] = person.front
+            if person.lease_key:
+                self._headers["X-Lease-Key"] = person.lease_key
         self._connection: http.client.HTTPConnection | None = None
         self._has_left = False
 

@@ -77,9 +77,15 @@ class Commands:
             )
 
     def leave(self) -> None:
-        """Ends the session that was made in a running relay; one that was joined stays."""
-        if self._calls.session_id is not None and self._options.session is None:
+        """Ends the session that was made in a running relay; one that was joined stays, and its
+        lease is given back.
+        """
+        if self._calls.session_id is None:
+            return
+        if self._options.session is None:
             self._call("delete-session", force=True)
+        elif self._program.now in ("running", "paused"):
+            self._call("drop-lease")
 
     # -- the session
 

@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 
 from debug_relay.protocol.errors import RelayError
 from debug_relay.supervisor.cli.client.address import Address, NoRelay
-from debug_relay.supervisor.cli.client.calls import Relay
+from debug_relay.supervisor.cli.client.calls import Person, Relay
 from debug_relay.supervisor.cli.private_start import PrivateRelay
 from debug_relay.supervisor.cli.stdio.commands import Commands, Options
 from debug_relay.supervisor.cli.stdio.messages import (
@@ -62,12 +62,14 @@ def serve(options: Options, address: Address | None, token: str | None, agent: s
     own, which starts while the IDE writes its first command.
     """
     private = PrivateRelay() if address is None else None
+    # An IDE speaks this protocol for a person. The lease is this process's, while it runs.
+    person = Person("stdio", os.urandom(32).hex())
 
     def connect() -> Relay:
         if private is not None:
             return Relay(private.address(), None, agent)
         assert address is not None
-        return Relay(address, token, agent)
+        return Relay(address, token, agent, person=person)
 
     front = _Front(connect, options)
     try:

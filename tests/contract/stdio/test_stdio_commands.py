@@ -161,7 +161,7 @@ def test_bounds_on_variables_values_and_output(relay: Client, source: Callable[.
 def test_a_running_relay_s_session_is_shared_and_stays(
     relay: Client, source: Callable[..., Source]
 ):
-    program = source("x = 1\ny = 2\nz = 3\n")
+    program = source("x = 1\ny = 2\nz = 3\nx = 4\ny = 5\n")
     with relay.session(project_root=str(program.path.parent)) as session:
         point = {"file": str(program.path), "line": 1}
         relay.post(f"/sessions/{session.id}/breakpoints", point).ok()
@@ -171,9 +171,19 @@ def test_a_running_relay_s_session_is_shared_and_stays(
             (joined,) = ide.expect("stopped")
             assert (joined["reason"], joined["breakpointId"]) == ("breakpoint", 1)
             ide.ask("stepOver", "stopped", "variableUpdate")
+            # A person drives now, until they leave or an agent takes over expressly.
+            refusal = session.post("/step-over").refused("SESSION_LEASED", 423)["details"]
+            assert refusal["front"] == "stdio"
+            assert refusal["holder"].endswith(" (human)")
+            session.post("/lease", {"take_over": True}).ok()
+            leased = ide.ask("stepOver", "error")["message"]
+            assert "drives this session" in leased
+            session.delete("/lease").ok()
             session.step()  # an agent drives too
             assert ide.expect("started", "stopped", "variableUpdate")[1]["location"]["line"] == 3
-        assert session.status()["status"] == "paused"
+            ide.ask("stepOver", "stopped", "variableUpdate")
+        # The lease ends with the IDE.
+        assert session.step()["current_location"]["line"] == 5
     # Without --session it makes one in that relay, which goes with it.
     with Ide("--url", relay.url) as ide:
         ide.ask("initialize", "initialized", file=str(program.path))
