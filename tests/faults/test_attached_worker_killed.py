@@ -49,7 +49,7 @@ def test_the_next_session_follows_at_once(
     relay: Client, shared_relay: Relay, witness: Witness
 ) -> None:
     """While the program is still about to let the former one go."""
-    for mark in (None, "main", None):
+    for mark in (None, "main"):
         session = attached(shared_relay, witness, mark)
         shared_relay.worker(session.id).kill()
         again = attached(shared_relay, witness, "main")

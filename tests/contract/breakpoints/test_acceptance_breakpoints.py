@@ -66,60 +66,47 @@ def test_ac_bp_2_a_line_without_code_says_why(relay: Client, source: Write, pyth
             assert "which is probably meant" in told["suggestion"]
 
 
-def test_ac_bp_3_a_condition_decides(relay: Client, source: Write, python: str) -> None:
-    """A conditional breakpoint stops only when the condition is true."""
+def test_ac_bp_3_4_5_6_what_decides_whether_it_stops(
+    relay: Client, source: Write, python: str
+) -> None:
+    """A condition, a count of hits; one that is disabled or removed stops nothing."""
     program = source(PROGRAM)
     with relay.session(python_path=python) as session:
-        session.break_at(program, program["inside"], condition="n in (3, 8)")
+        id = session.break_at(program, program["inside"], condition="n in (3, 8)")["id"]
+        session.break_at(program, program["out"], hit_condition="5")
+        off = session.break_at(program, program["call"], enabled=False)["id"]
         session.launch(program)
-        assert session.value("n") == "3"
+        assert (session.line(), session.value("n")) == (program["inside"], "3")
         session.resume()
-        assert session.value("n") == "8"
-        assert session.resume()["status"] == "terminated"
-
-
-def test_ac_bp_4_a_count_of_hits_decides(relay: Client, source: Write, python: str) -> None:
-    """It stops after the number of hits that was asked for."""
-    program = source(PROGRAM)
-    with relay.session(python_path=python) as session:
-        session.break_at(program, program["inside"], hit_condition="5")
-        session.launch(program)
-        assert session.value("n") == "4"
-        assert session.resume()["status"] == "terminated"
-
-
-def test_ac_bp_5_what_is_removed_stops_no_more(relay: Client, source: Write, python: str) -> None:
-    """Removing a breakpoint prevents stops there."""
-    program = source(PROGRAM)
-    with relay.session(python_path=python) as session:
-        id = session.break_at(program, program["inside"])["id"]
-        session.launch(program)
+        assert (session.line(), session.value("n")) == (program["out"], "4")
+        session.patch(f"/breakpoints/{off}", {"enabled": True}).ok()
+        session.resume()
+        assert (session.line(), session.value("n")) == (program["call"], "5")
+        session.patch(f"/breakpoints/{off}", {"enabled": False}).ok()
         session.delete(f"/breakpoints/{id}").ok()
         assert session.resume()["status"] == "terminated"
-        assert len(session.events("stopped")) == 1
-
-
-def test_ac_bp_6_what_is_disabled_does_not_stop(relay: Client, source: Write, python: str) -> None:
-    """A disabled breakpoint stops nothing, and can be enabled again."""
-    program = source(PROGRAM)
-    with relay.session(python_path=python) as session:
-        id = session.break_at(program, program["inside"], enabled=False)["id"]
-        session.break_at(program, program["call"], condition="n == 5")
-        assert session.launch(program)["current_location"]["line"] == program["call"]
-        session.patch(f"/breakpoints/{id}", {"enabled": True}).ok()
-        assert session.resume()["current_location"]["line"] == program["inside"]
+        assert len(session.events("stopped")) == 3
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
-def test_ac_bp_7_all_is_there_after_a_restart_of_the_relay(
+def test_ac_bp_7_pe_2_all_is_there_after_a_restart_of_the_relay(
     own_relay: Callable[..., Relay], source: Write, tmp_path: Path, ending: signal.Signals
 ) -> None:
-    """Under the same ids, with all that was asked for, however the relay ended."""
+    """In the same session under the same ids, however the relay ended; and in a new session of the
+    project after the relay and its workers have gone.
+    """
     relay, program = own_relay(), source(PROGRAM)
-    before = relay.client.session(project_root=str(tmp_path))
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    before, gone = (relay.client.session(project_root=str(tmp_path / name)) for name in "ab")
     told = set_all_kinds(before, program)
+    assert set_all_kinds(gone, program) == told
+    worker = relay.worker(gone.id)
     relay.signal(ending)
     relay.wait()
+    if ending is signal.SIGKILL:
+        worker.kill()
+        eventually(lambda: not worker.is_running())
     relay.start()
     session = Session(relay.client, before.id)
     assert summary(session) == told
@@ -130,6 +117,10 @@ def test_ac_bp_7_all_is_there_after_a_restart_of_the_relay(
     session.delete("/breakpoints/bp_4").ok()
     session.resume()
     assert (session.line(), session.value("n")) == (program["inside"], "5")
+    again = relay.client.session(project_root=str(tmp_path / "b"), restore_breakpoints=True)
+    assert [row[1:] for row in summary(again)] == [row[1:] for row in told]
+    again.launch(program)
+    assert (again.line(), again.value("n")) == (program["inside"], "5")
 
 
 def test_ac_bp_8_exceptions_by_type(relay: Client, source: Write, python: str) -> None:
@@ -157,27 +148,6 @@ def test_ac_pe_1_saved_by_the_time_of_the_reply(
     assert session.post("/breakpoints", body).ok()["persisted"] is True
     [saved] = set(folder.glob("*.json")) - others
     assert f'"line": {program["inside"]}' in saved.read_text()
-
-
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
-def test_ac_pe_2_restored_for_the_project(
-    own_relay: Callable[..., Relay], source: Write, tmp_path: Path, ending: signal.Signals
-) -> None:
-    """A new session of the project has them again after the relay and its workers have gone."""
-    relay, program = own_relay(), source(PROGRAM)
-    first = relay.client.session(project_root=str(tmp_path))
-    told = set_all_kinds(first, program)
-    worker = relay.worker(first.id)
-    relay.signal(ending)
-    relay.wait()
-    if ending is signal.SIGKILL:
-        worker.kill()
-        eventually(lambda: not worker.is_running())
-    relay.start()
-    again = relay.client.session(project_root=str(tmp_path), restore_breakpoints=True)
-    assert [row[1:] for row in summary(again)] == [row[1:] for row in told]
-    again.launch(program)
-    assert (again.line(), again.value("n")) == (program["inside"], "5")
 
 
 def test_ac_pe_3_the_place_is_configured(

@@ -104,20 +104,7 @@ def test_one_function_alone(relay: Client, source: Write, python: str) -> None:
         assert "last 150 → 149 by code that is not watched" in text
 
 
-def test_in_the_call_that_starts_the_program(relay: Client, source: Write, python: str) -> None:
-    """The watched function is in the script that this call starts."""
-    program = source(BANK)
-    point = {"watch": "self.balance", "in": {"function": "Account.fee"}}
-    body = {"script": str(program), "breakpoints": [point], "python_path": python}
-    stop = relay.post("/run", body).ok()["stop"]
-    assert stop["value_changes"][0]["after"] == "149"
-    name = f"watched-{program.path.stem}"
-    relay.post("/sessions", {"mode": "launch", "name": name, "wait": 30, **body}).ok(201)
-    with_text = relay.get(f"/sessions/{name}/snapshot", format="text").raw.decode()
-    assert "self.balance: 150 → 149, by " in with_text
-    relay.delete(f"/sessions/{name}").ok()
-
-
+@pytest.mark.one_python
 def test_the_object_of_a_frame(relay: Client, source: Write, python: str) -> None:
     program = source(BANK)
     with relay.session(python_path=python) as session:
@@ -128,6 +115,7 @@ def test_the_object_of_a_frame(relay: Client, source: Write, python: str) -> Non
         assert changes(session) == [("5", "12", program["deposit"])]
 
 
+@pytest.mark.one_python
 def test_a_variable_that_has_a_condition(relay: Client, source: Write, python: str) -> None:
     program = source("""
         def count(limit):

@@ -18,10 +18,8 @@ Write = Callable[..., Source]
 @pytest.mark.parametrize(
     ("field", "size"),
     [
-        ({"pty": True}, (80, 24)),
         ({"console": "integratedTerminal"}, (80, 24)),
         ({"pty": {"rows": 50, "columns": 132}}, (132, 50)),
-        ({"pty": {}}, (80, 24)),
     ],
 )
 def test_it_is_a_terminal(
@@ -90,10 +88,9 @@ def test_ctrl_c_reaches_the_program(relay: Client, source: Write, python: str) -
         assert "interrupted" in session.printed()
 
 
-@pytest.mark.parametrize("key", ["\r", "\x03", "\x04"])
-def test_keys_that_end_a_line(relay: Client, source: Write, key: str) -> None:
+def test_keys_that_end_a_line(relay: Client, source: Write) -> None:
     program = source("""
-        for _ in range(2):
+        for _ in range(4):
             try:
                 print("got", repr(input("? ")))
             except (KeyboardInterrupt, EOFError) as error:
@@ -101,11 +98,12 @@ def test_keys_that_end_a_line(relay: Client, source: Write, key: str) -> None:
         """)
     with relay.session() as session:
         session.launch(program, wait=0, pty=True, stop_on_exception=False)
-        eventually(lambda: session.status()["waiting_for_input"])
-        session.post("/input", {"input": key}).ok()
-        eventually(lambda: "got" in session.printed())
-        eventually(lambda: session.status()["prompt"] == "? ")
-        assert session.status()["warning"] is None
+        for count, key in enumerate(("\r", "\x03", "\x04"), 1):
+            eventually(lambda: session.status()["prompt"] == "? ")
+            session.post("/input", {"input": key}).ok()
+            eventually(lambda count=count: session.printed().count("got") == count)
+            eventually(lambda: session.status()["prompt"] == "? ")
+            assert session.status()["warning"] is None, key
         session.post("/input", {"input": "half"}).ok()
         eventually(lambda: session.status()["warning"])
         assert "has no line end" in session.status()["warning"]
@@ -122,14 +120,14 @@ def test_the_end_of_input(relay: Client, source: Write, typed: str) -> None:
         assert repr(typed) in session.printed()
 
 
-@pytest.mark.parametrize("end", ["", "os._exit(3)", "os.kill(os.getpid(), 9)"])
+@pytest.mark.parametrize("end", ["os._exit(3)", "os.kill(os.getpid(), 9)"])
 def test_nothing_printed_is_lost(relay: Client, source: Write, end: str) -> None:
     program = source(f"""
         import os, sys
-        for i in range(20000):
+        for i in range(8000):
             sys.stdout.write("%05d\\n" % i)
         sys.stdout.flush()
-        {end or "pass"}
+        {end}
     """)
     with relay.session() as session:
         assert session.launch(program, pty=True)["status"] == "terminated"
@@ -141,4 +139,4 @@ def test_nothing_printed_is_lost(relay: Client, source: Write, end: str) -> None
             cursor = page["next_cursor"]
             if not page["has_more"]:
                 break
-        assert printed == "".join(f"{i:05}\r\n" for i in range(20000))
+        assert printed == "".join(f"{i:05}\r\n" for i in range(8000))
