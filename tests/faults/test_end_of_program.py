@@ -100,21 +100,6 @@ def test_a_program_starts_with_the_usual_signals(
         assert ignored & ~(1 << 12 | 1 << 24) == 0
 
 
-def test_one_that_ignores_sigterm_is_killed(relay: Client, source: Callable[..., Source]) -> None:
-    program = source("""
-        import signal, time
-
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        print("deaf", flush=True)
-        time.sleep(600)
-    """)
-    with relay.session() as session:
-        session.launch(program, wait=0)
-        eventually(lambda: session.printed("stdout") == "deaf\n")
-        ended = session.post("/terminate", {"grace": 0.2}).ok()
-        assert (ended["exit_code"], ended["signal"]) == (-9, "SIGKILL")
-
-
 def test_deleted_twice_at_once(
     relay: Client, source: Callable[..., Source], tmp_path: Path
 ) -> None:

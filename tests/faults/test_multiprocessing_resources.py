@@ -73,26 +73,29 @@ def trackers(session: Session) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize(
-    ("how", "on"),
-    [
-        *((how, {}) for how in ("delete", "terminate", "kill", "restart")),
-        *((how, {"pty": True}) for how in ("kill", "restart")),
-    ],
+    ("hows", "on"),
+    [(("restart", "terminate", "kill", "delete"), {}), (("restart", "kill"), {"pty": True})],
+    ids=["pipes", "terminal"],
 )
 def test_shared_memory_goes_with_its_program(
-    relay: Client, source: Write, shared: Path, how: str, on: dict[str, bool], python: str
+    relay: Client,
+    source: Write,
+    shared: Path,
+    hows: tuple[str, ...],
+    on: dict[str, bool],
+    python: str,
 ) -> None:
     with relay.session(python_path=python) as session:
         up(session, source(HOLDER), shared.name, **on)
-        assert shared.exists()
-        if how == "restart":
-            # The new run could not create it if the old one's were left.
-            session.post("/restart", {"wait": 0}).ok()
-            eventually(lambda: session.printed("stdout").splitlines().count("up") == 2)
-        elif how != "delete":
-            grace = 0 if how == "kill" else 2
-            session.post("/terminate", {"grace": grace}).ok()
-            assert not shared.exists()
+        for runs, how in enumerate(hows, 2):
+            assert shared.exists()
+            if how in ("terminate", "kill"):
+                session.post("/terminate", {"grace": 0 if how == "kill" else 2}).ok()
+                assert not shared.exists(), how
+            if how != hows[-1]:
+                # The new run could not create it if the old one's were left.
+                session.post("/restart", {"wait": 0}).ok()
+                eventually(lambda n=runs: session.printed("stdout").splitlines().count("up") == n)
         began = time.monotonic()
         session.delete().ok()
         assert time.monotonic() - began < 3.0

@@ -23,8 +23,9 @@ def ended(session: Session) -> dict[str, object]:
     return shown
 
 
-@pytest.mark.parametrize("where", ["paused", "running"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
+@pytest.mark.parametrize(
+    ("where", "number"), [("paused", signal.SIGKILL), ("running", signal.SIGABRT)]
+)
 def test_a_killed_program(
     relay: Client, source: Callable[..., Source], where: str, number: signal.Signals
 ) -> None:

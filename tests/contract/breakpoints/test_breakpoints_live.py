@@ -20,7 +20,7 @@ THREADS = """
 
     def work(k):
         value = k  # @work
-        return value
+        return value  # @back
 
     def loop(k):
         for _ in range(2500):
@@ -62,30 +62,18 @@ def hits(session: Session, id: str) -> int:
 def test_hits_of_many_threads_are_counted_exactly(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:
+    """And the turn of one of them comes exactly once."""
     program = source(THREADS)
     with relay.session(python_path=python) as session:
         running(session, program)
         odd = session.break_at(program, program["work"], condition="k % 2", hit_condition=">5000")
-        session.post("/input", {"input": "go\n"}).ok()
-        session.events("terminated", timeout=30)
-        assert session.status()["exit_code"] == 0
-        assert session.events("stopped") == []
-        assert hits(session, odd["id"]) == 5000
-
-
-def test_the_turn_of_many_threads_comes_exactly_once(
-    relay: Client, source: Callable[..., Source], python: str
-) -> None:
-    program = source(THREADS)
-    with relay.session(python_path=python) as session:
-        running(session, program)
-        id = session.break_at(program, program["work"], hit_condition="7500")["id"]
+        turn = session.break_at(program, program["back"], hit_condition="7500")
         session.post("/input", {"input": "go\n"}).ok()
         assert len(session.events("stopped", timeout=30)) == 1
-        assert hits(session, id) >= 7500
-        assert session.resume()["status"] == "terminated"
+        assert hits(session, turn["id"]) >= 7500
+        assert session.resume()["exit_code"] == 0
         assert len(session.events("stopped")) == 1
-        assert hits(session, id) == 10_000
+        assert (hits(session, odd["id"]), hits(session, turn["id"])) == (5000, 10_000)
 
 
 def test_set_changed_and_removed_in_hot_threads(

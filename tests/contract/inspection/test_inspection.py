@@ -97,7 +97,7 @@ def test_threads_are_listed_with_names_and_the_stopped_one_is_current(
         assert session.resume()["exit_code"] == 0
 
 
-def test_the_threads_of_a_running_program_are_running(
+def test_a_running_program_shows_its_threads_alone(
     relay: Client, source: Callable[..., Source]
 ) -> None:
     program = source("print('up', flush=True)\nwhile True:\n    pass\n")
@@ -108,6 +108,10 @@ def test_the_threads_of_a_running_program_are_running(
         assert [(t["name"], t["status"]) for t in answer["threads"]] == [("MainThread", "running")]
         assert answer["stopped_thread_id"] is None
         session.get("/stacktrace").refused("INVALID_SESSION_STATE", 409)
+        for refused in (session.get("/scopes"), session.post("/evaluate", {"expression": "1"})):
+            error = refused.refused("INVALID_SESSION_STATE", 409)
+            assert error["details"]["current_state"] == "running"
+            assert "/pause" in error["details"]["suggestion"]
         live = session.get(f"/threads/{answer['threads'][0]['id']}/stacktrace").ok()
         assert (live["live"], live["frames"][0]["source"]["path"]) == (True, str(program))
         assert session.status()["status"] == "running"
@@ -326,25 +330,12 @@ def test_a_stopped_program_is_looked_into(
         a_reference_from_an_earlier_stop_is_refused_as_such(session)
 
 
-@pytest.mark.parametrize(
-    "path", ["/scopes", "/frames/0/variables", "/variables/1000", "/stacktrace", "/threads"]
-)
-def test_nothing_to_look_into_before_the_launch(relay: Client, path: str) -> None:
+def test_nothing_to_look_into_before_the_launch(relay: Client) -> None:
+    paths = ("/scopes", "/frames/0/variables", "/variables/1000", "/stacktrace", "/threads")
     with relay.session() as session:
-        error = session.get(path).refused("INVALID_SESSION_STATE", 409)
-        assert "/launch" in error["details"]["suggestion"]
-
-
-def test_variables_of_a_running_program_are_refused_with_the_way_to_pause(
-    relay: Client, source: Callable[..., Source]
-) -> None:
-    program = source("while True:\n    pass\n")
-    with relay.session() as session:
-        session.launch(program, wait=0)
-        for answer in (session.get("/scopes"), session.post("/evaluate", {"expression": "1"})):
-            error = answer.refused("INVALID_SESSION_STATE", 409)
-            assert error["details"]["current_state"] == "running"
-            assert "/pause" in error["details"]["suggestion"]
+        for path in paths:
+            error = session.get(path).refused("INVALID_SESSION_STATE", 409)
+            assert "/launch" in error["details"]["suggestion"], path
 
 
 def test_values_that_are_hard_to_show(

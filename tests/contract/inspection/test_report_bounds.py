@@ -81,7 +81,7 @@ def test_a_reply_is_never_above_its_bound(relay: Client, source: Callable[..., S
         session.launch(program)
 
         @settings(
-            max_examples=100,
+            max_examples=50,
             deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),

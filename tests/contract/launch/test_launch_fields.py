@@ -54,7 +54,6 @@ def test_a_venv_is_active_however_it_was_chosen(
     root = {"project_root": str(folder)}
     elsewhere = {"project_root": str(tmp_path)}
     ways: dict[str, tuple[dict[str, str], dict[str, str]]] = {
-        "launch": ({}, {"venv": str(prefix)}),
         "session": ({"venv": str(prefix)}, {}),
         "relative": (elsewhere, {"venv": "project/.venv"}),
         "patched": ({}, {}),
@@ -329,9 +328,8 @@ def test_children_in_its_group_stay_when_it_is_terminated(relay: Client, source:
 # -- in one call with the session
 
 
-@pytest.mark.parametrize(("pty", "size"), [(True, "80 24"), ({"columns": 100}, "100 24")])
 def test_fields_of_a_launch_in_the_creating_call(
-    relay: Client, source: Write, tmp_path: Path, pty: Any, size: str
+    relay: Client, source: Write, tmp_path: Path
 ) -> None:
     (tmp_path / "x.env").write_text("FROM_FILE=1\n")
     program = source("import os\nprint(os.environ['FROM_FILE'], *os.get_terminal_size())")
@@ -339,13 +337,13 @@ def test_fields_of_a_launch_in_the_creating_call(
         "mode": "launch",
         "script": str(program),
         "env_file": str(tmp_path / "x.env"),
-        "pty": pty,
+        "pty": {"columns": 100},
         "wait": 20,
     }
     created = relay.post("/sessions", body).ok(201)
     session = Session(relay, created["session_id"])
     eventually(lambda: session.status()["status"] == "terminated")
-    assert session.printed() == f"1 {size}\r\n"
+    assert session.printed() == "1 100 24\r\n"
 
 
 # -- the debugger's own byte code
