@@ -29,6 +29,13 @@ EXAMPLES = 3
 # No generated text is that long. schemathesis makes one expression of a bound and a pattern: with a
 # repetition of 131,072 that takes it seconds to compile, for each place where it occurs.
 LONGEST_BOUND = 10_000
+# Any operation takes them, and the same code checks them before it looks for the operation. For an
+# operation without other fields schemathesis draws 160 requests to find 3 that violate these.
+CALLER_HEADERS = [
+    f"#/components/parameters/{name}"
+    for name in ("X-Request-ID", "X-Agent", "X-Human-Front", "X-Lease-Key")
+]
+NAMING_CALLERS = ("create-session", "take-lease")
 # Shutdown would end the relay, and an upgrade is no reply.
 ROWS = [row for row in OPERATIONS.values() if row.name != "shutdown" and not row.streams]
 # These end a session, at once or by a timeout, or keep others from driving it: they get one of
@@ -45,6 +52,7 @@ UNSPOKEN = {
     "create-session": "the fields of a program need its mode; folders are absolute",
     "import-session": "folders are absolute; breakpoints have one place",
     "launch": "the script exists; which fields a native program has",
+    "restart": "the interpreter's arguments begin with an option",
     "run-to": "the line is one of the file's",
     "trace": "expressions compile; places have one line or function",
     "set-breakpoints": "breakpoints have one place",
@@ -66,6 +74,17 @@ PROGRAM = """
 """
 
 
+def simplified(document: Any) -> Any:
+    """Without what makes generation slow and finds nothing."""
+    for path in document["paths"].values():
+        for node in path.values():
+            if node["operationId"] not in NAMING_CALLERS:
+                node["parameters"] = [
+                    item for item in node["parameters"] if item.get("$ref") not in CALLER_HEADERS
+                ]
+    return without_longest_bounds(document)
+
+
 def without_longest_bounds(document: Any) -> Any:
     if isinstance(document, list):
         return [without_longest_bounds(item) for item in document]
@@ -83,11 +102,19 @@ def nodes() -> dict[str, APIOperation]:
     """What schemathesis makes of each operation, by its id."""
     import schemathesis
 
-    document = without_longest_bounds(openapi(VERSION, "http://127.0.0.1:1/api/v1"))
+    document = simplified(openapi(VERSION, "http://127.0.0.1:1/api/v1"))
     schema = schemathesis.openapi.from_dict(document)
     schema.config.checks.positive_data_acceptance.expected_statuses = ACCEPTED
     found = (result.ok() for result in schema.get_all_operations())
     return {one.definition.raw["operationId"]: one for one in found}
+
+
+def modes(node: APIOperation) -> tuple[str, ...]:
+    """No request breaks a schema that asks for nothing but text in its path."""
+    schemas = [parameter.definition["schema"] for parameter in node.iter_parameters()]
+    asks = node.body or any(schema.keys() - {"type", "examples"} for schema in schemas)
+    asks = asks or any(schema["type"] != "string" for schema in schemas)
+    return ("positive", "negative") if asks else ("positive",)
 
 
 class Target:
@@ -196,7 +223,7 @@ def test_generated_requests(target: Target) -> None:
     """One test: each process that imports schemathesis and the document needs seconds for that."""
     assert UNSPOKEN.keys() <= OPERATIONS.keys()
     for row in ROWS:
-        for mode in ("positive", "negative"):
+        for mode in modes(nodes()[row.name]):
             try:
                 check_requests(row, mode, target)
             except (Exception, BaseExceptionGroup) as error:  # failures of checks are a group
