@@ -78,11 +78,8 @@ def installed(
     def upgrade() -> None:
         shutil.rmtree(packages / "debug_relay")
         for folder in FOLDERS:
-            shutil.copytree(
-                ROOT / folder,
-                packages / "debug_relay" / folder,
-                ignore=shutil.ignore_patterns("__pycache__"),
-            )
+            # With its byte code, or the next relay would compile all of it.
+            shutil.copytree(ROOT / folder, packages / "debug_relay" / folder)
         # No program may read these: the worker that speaks with it is of the version before.
         for name in UNREADABLE:
             path = packages / "debug_relay" / "worker" / "probe" / name

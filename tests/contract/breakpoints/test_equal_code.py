@@ -53,45 +53,36 @@ def stops(session: Any, main: Source) -> list[str]:
     return found
 
 
-def test_a_line_of_one_of_them(relay: Client, source: Write, python: str) -> None:
-    main, (_, two, _) = written(source)
+def test_lines_and_conditions_are_of_their_own_file(
+    relay: Client, source: Write, python: str
+) -> None:
+    main, (one, two, three) = written(source)
     with relay.session(python_path=python) as session:
-        id = session.break_at(two, two["in"])["id"]
-        assert stops(session, main) == [f"two:{two['in']}"] * 5
-        assert session.get(f"/breakpoints/{id}").ok()["hit_count"] == 5
-
-
-def test_lines_of_the_module_itself(relay: Client, source: Write, python: str) -> None:
-    main, (_, two, three) = written(source)
-    with relay.session(python_path=python) as session:
+        inside = session.break_at(two, two["in"])["id"]
         session.break_at(two, two["top"])
         session.break_at(three, three["top"])
-        assert stops(session, main) == [f"two:{two['top']}", f"three:{two['top']}"]
-
-
-def test_conditions_are_of_their_own_file(relay: Client, source: Write, python: str) -> None:
-    main, (one, two, _) = written(source)
-    with relay.session(python_path=python) as session:
         session.break_at(one, one["in"], condition="n == 2")
-        session.break_at(two, two["in"], condition="n == 30")
-        assert stops(session, main) == [f"one:{one['in']}", f"two:{one['in']}"]
+        top, line = two["top"], two["in"]
+        assert stops(session, main) == [
+            *(f"two:{top}", f"two:{line}"),  # at its import
+            *(f"two:{line}", f"two:{line}", f"one:{line}", f"two:{line}"),
+            *(f"three:{top}", f"two:{line}"),
+        ]
+        assert session.get(f"/breakpoints/{inside}").ok()["hit_count"] == 5
 
 
-@pytest.mark.parametrize("name", ["two.K.m", "two.work"])
-def test_a_function_of_one_of_them(relay: Client, source: Write, python: str, name: str) -> None:
-    main, (_, two, _) = written(source)
-    line = two["m"] if name.endswith("m") else two["in"]
-    with relay.session(python_path=python) as session:
-        session.post("/breakpoints", {"function": name}).ok()
-        assert stops(session, main) == [f"two:{line}"] * (3 if name.endswith("m") else 5)
-
-
-def test_a_function_in_all_of_them(relay: Client, source: Write, python: str) -> None:
+def test_a_function_of_one_of_them_and_of_all(relay: Client, source: Write, python: str) -> None:
     main, (_, two, _) = written(source)
     with relay.session(python_path=python) as session:
-        session.post("/breakpoints", {"function": "K.m"}).ok()
-        line = two["m"]
-        assert stops(session, main) == [f"one:{line}"] + [f"one:{line}", f"two:{line}"] * 3
+        for name in ("two.K.m", "two.work", "K.m"):
+            session.post("/breakpoints", {"function": name}).ok()
+        method, function = two["m"], two["in"]
+        each = [f"one:{method}", f"two:{function}", f"two:{method}"]
+        assert stops(session, main) == [
+            *(f"one:{method}", f"two:{function}"), *each * 3, f"two:{function}",
+        ]  # fmt: skip
+        listed = session.get("/breakpoints").ok()["breakpoints"]
+        assert [one["hit_count"] for one in listed] == [3, 5, 7]
 
 
 def test_set_while_the_program_runs(relay: Client, source: Write, python: str) -> None:

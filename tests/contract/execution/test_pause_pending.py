@@ -152,43 +152,6 @@ def test_a_sleeping_main_thread_is_paused_by_its_id(
         assert answer["current_location"]["line"] == program["sleeps"]
 
 
-def test_a_stack_of_five_thousand_frames(relay: Client, source: Write, python: str) -> None:
-    program = source(
-        """
-        import sys, threading
-        sys.setrecursionlimit(6000)
-
-        def down(n):
-            if n == 0:
-                return n  # @bottom
-            return down(n - 1)
-        threading.stack_size(512 * 1024 * 1024)
-        thread = threading.Thread(target=down, args=(4999,))
-        thread.start()
-        thread.join()
-        """
-    )
-    with relay.session(python_path=python) as session:
-        session.break_at(program, program["bottom"])
-        began = time.monotonic()
-        stop = session.launch(program, snapshot={"frames": 1000, "max_bytes": 10_000_000})
-        assert stop["stop"]["total_frames"] >= 5000
-        assert len(stop["stop"]["frames"]) == 1000
-        names = []
-        while True:
-            page = session.get("/stacktrace", start_frame=len(names), levels=1000).ok()
-            names += [frame["name"] for frame in page["frames"]]
-            if not page["has_more"]:
-                break
-        assert time.monotonic() - began < 15
-        assert names.count("down") == 5000
-        assert len(names) == page["total_frames"] == stop["stop"]["total_frames"]
-        assert session.value("n", frame_id=4999) == "4999"
-        assert session.locals(2500)["n"] == "2500"
-        assert len(session.get("/stacktrace", levels=3).ok()["frames"]) == 3
-        assert session.resume()["exit_code"] == 0
-
-
 def test_a_wait_for_a_signal_is_not_ended(relay: Client, source: Write, python: str) -> None:
     """`signal.pause()` is over with any signal: a server that stands in it would end."""
     program = source(

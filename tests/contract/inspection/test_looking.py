@@ -93,40 +93,71 @@ def test_a_variable_is_set_and_the_program_sees_it(
         assert session.printed() == "42 [1, [42], 3] {'a': None, 2: 'two'} blue cell 9\n"
 
 
-def test_what_cannot_be_set_is_told(relay: Client, source: Callable[..., Source]) -> None:
-    program = source(PROGRAM)
-    with relay.session() as session:
-        stopped(session, program)
-        there = scope_of(session, "locals")
-        set_to(session, there, "nobody", "1").refused("VARIABLE_NOT_FOUND", 404)
-        set_to(session, there, "given", "1 +").refused("EVALUATE_ERROR", 400)
-        error = set_to(session, there, "given", "1 / 0").refused("EVALUATE_ERROR", 400)
-        assert "ZeroDivisionError" in error["message"]
-        set_to(session, reference_of(session, "fixed"), "0", "1").refused("EVALUATE_ERROR", 400)
-        set_to(session, reference_of(session, "guarded"), "fixed", "1").refused(
-            "EVALUATE_ERROR", 400
-        )
-        set_to(session, 999_999, "given", "1").refused("VARIABLE_NOT_FOUND", 404)
-        assert session.value("given, items, fixed") == "(1, [1, 2, 3], (1, 2))"
+# -- one program, which all of these look into
 
 
-def test_source_of_a_frame_and_of_a_file(
-    relay: Client, source: Callable[..., Source], tmp_path: Path
+def what_cannot_be_set_is_told(session: Session) -> None:
+    there = scope_of(session, "locals")
+    set_to(session, there, "nobody", "1").refused("VARIABLE_NOT_FOUND", 404)
+    set_to(session, there, "given", "1 +").refused("EVALUATE_ERROR", 400)
+    error = set_to(session, there, "given", "1 / 0").refused("EVALUATE_ERROR", 400)
+    assert "ZeroDivisionError" in error["message"]
+    set_to(session, reference_of(session, "fixed"), "0", "1").refused("EVALUATE_ERROR", 400)
+    set_to(session, reference_of(session, "guarded"), "fixed", "1").refused("EVALUATE_ERROR", 400)
+    set_to(session, 999_999, "given", "1").refused("VARIABLE_NOT_FOUND", 404)
+    assert session.value("given, items, fixed") == "(1, [1, 2, 3], (1, 2))"
+
+
+def source_of_a_frame_and_of_a_file(session: Session, program: Source) -> None:
+    shown = session.get("/source", frame_id=0).ok()
+    assert shown["lines"] == program.text.splitlines()
+    assert shown["total_lines"] == len(shown["lines"])
+    line = program["stop"]
+    part = read(session, str(program), start=line, end=line).ok()
+    assert part["lines"] == [program.text.splitlines()[line - 1]]
+    library = session.value("json.__file__").strip("'")
+    assert "JSON" in "".join(read(session, library).ok()["lines"])
+    session.get("/source").refused("MISSING_PARAMETER", 400)
+    read(session, "/a.py", frame_id=0).refused("INVALID_PARAMETER", 400)
+    read(session, str(program), start=10_000).refused("INVALID_PARAMETER", 400)
+
+
+def modules_by_pages(session: Session, program: Source) -> None:
+    page = session.get("/modules", limit=1000).ok()
+    names = {item["name"]: item for item in page["items"]}
+    assert names["__main__"]["path"] == str(program)
+    assert names["__main__"]["is_user_code"] is True
+    assert names["json"]["is_user_code"] is False
+    assert not any(name.startswith(("pydevd", "debugpy", "_pydev")) for name in names)
+    assert page["total"] == len(page["items"])
+    first = session.get("/modules", limit=2).ok()
+    assert (len(first["items"]), first["has_more"]) == (2, True)
+
+
+def completions(session: Session) -> None:
+    for text, label in (("items.app", "append"), ("giv", "given")):
+        items = session.post("/completions", {"text": text}).ok()["items"]
+        assert label in [item["label"] for item in items]
+
+
+def hover_takes_no_statements(session: Session) -> None:
+    assert session.post("/hover", {"expression": "items"}).ok()["result"] == "[1, 2, 3]"
+    session.post("/hover", {"expression": "x = 1"}).refused("EVALUATE_ERROR", 400)
+
+
+def test_a_stopped_program_is_looked_at(
+    relay: Client, source: Callable[..., Source], python: str
 ) -> None:
     program = source(PROGRAM)
-    with relay.session() as session:
+    with relay.session(python_path=python) as session:
         stopped(session, program)
-        shown = session.get("/source", frame_id=0).ok()
-        assert shown["lines"] == program.text.splitlines()
-        assert shown["total_lines"] == len(shown["lines"])
-        line = program["stop"]
-        part = read(session, str(program), start=line, end=line).ok()
-        assert part["lines"] == [program.text.splitlines()[line - 1]]
-        library = session.value("json.__file__").strip("'")
-        assert "JSON" in "".join(read(session, library).ok()["lines"])
-        session.get("/source").refused("MISSING_PARAMETER", 400)
-        read(session, "/a.py", frame_id=0).refused("INVALID_PARAMETER", 400)
-        read(session, str(program), start=10_000).refused("INVALID_PARAMETER", 400)
+        what_cannot_be_set_is_told(session)
+        source_of_a_frame_and_of_a_file(session, program)
+        modules_by_pages(session, program)
+        completions(session)
+        hover_takes_no_statements(session)
+        # A program without tasks has none.
+        assert session.get("/tasks").ok() == {"tasks": [], "total": 0}
 
 
 def test_only_what_belongs_to_the_program_is_read(
@@ -145,21 +176,6 @@ def test_only_what_belongs_to_the_program_is_read(
         stopped(session, program)
         read(session, "/etc/passwd").refused("INVALID_PARAMETER", 400)
         assert read(session, str(program)).ok()["lines"]
-
-
-def test_modules_by_pages(relay: Client, source: Callable[..., Source], python: str) -> None:
-    program = source(PROGRAM)
-    with relay.session(python_path=python) as session:
-        stopped(session, program)
-        page = session.get("/modules", limit=1000).ok()
-        names = {item["name"]: item for item in page["items"]}
-        assert names["__main__"]["path"] == str(program)
-        assert names["__main__"]["is_user_code"] is True
-        assert names["json"]["is_user_code"] is False
-        assert not any(name.startswith(("pydevd", "debugpy", "_pydev")) for name in names)
-        assert page["total"] == len(page["items"])
-        first = session.get("/modules", limit=2).ok()
-        assert (len(first["items"]), first["has_more"]) == (2, True)
 
 
 def test_tasks_with_their_stacks(relay: Client, source: Callable[..., Source], python: str) -> None:
@@ -239,30 +255,6 @@ def test_tasks_say_whom_they_wait_for_and_how_they_ended(
         # Nobody has asked for its exception: asyncio still complains of that.
         session.resume()
         assert "Task exception was never retrieved" in session.printed("stderr")
-
-
-def test_a_program_without_tasks_has_none(relay: Client, source: Callable[..., Source]) -> None:
-    program = source(PROGRAM)
-    with relay.session() as session:
-        stopped(session, program)
-        assert session.get("/tasks").ok() == {"tasks": [], "total": 0}
-
-
-@pytest.mark.parametrize(("text", "label"), [("items.app", "append"), ("giv", "given")])
-def test_completions(relay: Client, source: Callable[..., Source], text: str, label: str) -> None:
-    program = source(PROGRAM)
-    with relay.session() as session:
-        stopped(session, program)
-        items = session.post("/completions", {"text": text}).ok()["items"]
-        assert label in [item["label"] for item in items]
-
-
-def test_hover_takes_no_statements(relay: Client, source: Callable[..., Source]) -> None:
-    program = source(PROGRAM)
-    with relay.session() as session:
-        stopped(session, program)
-        assert session.post("/hover", {"expression": "items"}).ok()["result"] == "[1, 2, 3]"
-        session.post("/hover", {"expression": "x = 1"}).refused("EVALUATE_ERROR", 400)
 
 
 UNWILLING = """

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.kit.client import Client
+from tests.kit.client import Client, Session
 from tests.kit.source import Source
 
 pytestmark = pytest.mark.one_python
@@ -112,35 +113,33 @@ MAPPINGS = ("a_dict", "a_counter", "a_proxy")
 CONTAINERS = ("a_list", "a_tuple", "a_range", "a_set", "a_deque", "an_array", *MAPPINGS)
 
 
+def any_page_of_a_million(session: Session, rows: dict[str, Any]) -> None:
+    for name in CONTAINERS:
+        row = rows[name]
+        kind = "named" if name in MAPPINGS else "indexed"
+        assert (row["length"], row[f"{kind}_variables"]) == (MILLION, MILLION), name
+        for start in (0, 5, MILLION // 2 + 1, MILLION - 2, MILLION, 10 * MILLION):
+            path = f"/variables/{row['variables_reference']}"
+            page = session.get(path, start=start, count=3).ok()
+            names = [int(child["name"]) for child in page["variables"]]
+            assert names == list(range(start, min(start + 3, MILLION))), (name, start)
+            assert page["total"] == MILLION
+            assert page["has_more"] is (start + 3 < MILLION)
+        values = [int(child["value"]) for child in session.get(path).ok()["variables"]]
+        assert values == [-n if kind == "named" else n for n in range(100)], name
+    assert session.get(path, count=1, filter="indexed").ok()["total"] == 0
+
+
 @pytest.mark.slow
-def test_any_page_of_a_million(relay: Client, source: Callable[..., Source], python: str) -> None:
+def test_large_containers_and_what_else_can_be_opened(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
     program = source(LARGE)
     with relay.session(python_path=python) as session:
         session.break_at(program, program["here"])
         session.launch(program)
         rows = {row["name"]: row for row in session.get("/frames/0/variables").ok()["variables"]}
-        for name in CONTAINERS:
-            row = rows[name]
-            kind = "named" if name in MAPPINGS else "indexed"
-            assert (row["length"], row[f"{kind}_variables"]) == (MILLION, MILLION), name
-            for start in (0, 5, MILLION // 2 + 1, MILLION - 2, MILLION, 10 * MILLION):
-                path = f"/variables/{row['variables_reference']}"
-                page = session.get(path, start=start, count=3).ok()
-                names = [int(child["name"]) for child in page["variables"]]
-                assert names == list(range(start, min(start + 3, MILLION))), (name, start)
-                assert page["total"] == MILLION
-                assert page["has_more"] is (start + 3 < MILLION)
-            values = [int(child["value"]) for child in session.get(path).ok()["variables"]]
-            assert values == [-n if kind == "named" else n for n in range(100)], name
-        assert session.get(path, count=1, filter="indexed").ok()["total"] == 0
-
-
-def test_what_else_can_be_opened(relay: Client, source: Callable[..., Source], python: str) -> None:
-    program = source(LARGE)
-    with relay.session(python_path=python) as session:
-        session.break_at(program, program["here"])
-        session.launch(program)
-        rows = {row["name"]: row for row in session.get("/frames/0/variables").ok()["variables"]}
+        any_page_of_a_million(session, rows)
 
         def inside(name: str, **query: object) -> dict[str, str]:
             reference = rows[name]["variables_reference"]
