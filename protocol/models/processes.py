@@ -31,11 +31,6 @@ Match = Annotated[
 ]
 
 
-def identity_of(pid: int, start_ticks: int, boot_id: str) -> str:
-    """The kernel reuses a pid; pid, start time and boot id together are unique."""
-    return f"{pid}-{start_ticks}-{boot_id}"
-
-
 class Process(Result, kw_only=True):
     """A Python process, and whether it can be attached to."""
 

@@ -156,7 +156,6 @@ class Variable(Struct, rename="camel"):
     type: str | None = None
     variables_reference: int = 0
     presentation_hint: Any = None
-    evaluate_name: str | None = None
 
 
 class Variables(Struct):

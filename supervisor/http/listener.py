@@ -36,9 +36,8 @@ class Listener:
         acceptance = Acceptance(guard, limits or Limits(), self._refused)
         self._acceptor = Acceptor(handler, acceptance, deadlines or Deadlines())
         self._servers: list[asyncio.Server] = []
-        self._paths: list[
-            tuple[Path, int]
-        ] = []  # with the inode, by which we recognise our own socket
+        # Each socket's path with its inode, by which we recognise our own.
+        self._paths: list[tuple[Path, int]] = []
 
     @property
     def counts(self) -> Counts:

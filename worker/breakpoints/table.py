@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -179,9 +179,6 @@ class BreakpointTable:
 
     def in_file(self, real_path: str) -> list[Entry]:
         return list(self._in_file.get(real_path, {}).values())
-
-    def in_files(self, real_paths: Collection[str]) -> list[Entry]:
-        return [entry for path in real_paths for entry in self.in_file(path)]
 
     def files(self) -> list[str]:
         return list(self._in_file)

@@ -346,9 +346,8 @@ class StopReports:
         if report.numbers and report.numbers[0] and report.frames:
             kept.own_lines = await self.sources.lines(report.frames[0][1])
         if not kept.server.engine.can.report_stops:
-            kept.report = (
-                report  # kept, because without the probe nothing else is known of this stop
-            )
+            # Kept, because without the probe nothing else is known of this stop.
+            kept.report = report
         return report
 
     def _composed(self, kept: Kept, thread: ThreadReport | None, bounds: Bounds) -> Composed:

@@ -15,7 +15,6 @@ from debug_relay.worker.probe.values.class_facts import name_of
 from debug_relay.worker.probe.values.rendering import Interrupted
 
 _ident = _thread.get_ident
-_current = threading.current_thread
 _now = time.monotonic
 _main_ident = threading.main_thread().ident
 RESULT_LIMIT = 65536  # Characters of a message or traceback in the answer to an evaluation.

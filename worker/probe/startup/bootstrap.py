@@ -270,9 +270,8 @@ def _main_module(setup, code):
     if code is None:
         return _prepared_archive(setup)
     module = _new_main(path, _file_loader(path))
-    _add_path(
-        os.path.dirname(os.path.realpath(path))
-    )  # for a link, the directory of the linked file
+    # For a link, Python takes the directory of the linked file.
+    _add_path(os.path.dirname(os.path.realpath(path)))
     return module, code
 
 

@@ -77,9 +77,8 @@ class View(object):
         self.total = total  # nodes of all values together
         self.until = _now() + seconds
         self.late = False  # the time is up: no more code of the program is run
-        self.lacks_repr = (
-            False  # the last text was rendered without the class's repr, for lack of time
-        )
+        # Whether the last text was rendered without the class's repr, for lack of time.
+        self.lacks_repr = False
         self.quiet = quiet  # output of a repr that no caller requested is dropped
         self.slow = set() if slow is None else slow
         self.spent = 0

@@ -75,9 +75,8 @@ class ThreadLifetimes(object):
             if not is_listed:
                 unlisted.take_over(info.thread)
             if local.is_bootstrap_frame_internal:
-                first = (
-                    local.f_bootstrap.f_locals
-                )  # the locals of pydevd's start function, or of the thread's
+                # The locals of pydevd's start function, or of the thread's.
+                first = local.f_bootstrap.f_locals
                 if all(first.get(name) is not info.thread for name in ("t", "self")):
                     return None  # pydevd tries again at the thread's next event
             return info

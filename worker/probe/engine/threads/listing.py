@@ -31,9 +31,8 @@ def hook(probe):
 def _replace_code(hooks):
     """Replace the code with which pydevd hides its own threads."""
     daemon = sys.modules["_pydevd_bundle.pydevd_daemon_thread"]
-    daemon.mark_as_pydevd_daemon_thread(
-        types.SimpleNamespace()
-    )  # the first call replaces the code of `enumerate`
+    # The first call replaces the code of `enumerate`.
+    daemon.mark_as_pydevd_daemon_thread(types.SimpleNamespace())
     enumerate, saved = threading.enumerate, sys.modules["_pydev_bundle._pydev_saved_modules"]
     if "pydevd" not in enumerate.__code__.co_filename:
         return
