@@ -75,6 +75,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
 # States whose session counts against the limit while it has a worker.
 COUNTED: Final = frozenset({_S.CREATED, _S.LAUNCHING, _S.RUNNING, _S.PAUSED})
 LIVE: Final = frozenset({_S.RUNNING, _S.PAUSED})
+STARTED: Final = LIVE | {_S.LAUNCHING}
 ENDED: Final = frozenset({_S.TERMINATED, _S.FAILED})
 ANY: Final = frozenset(State)
 

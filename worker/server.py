@@ -127,7 +127,7 @@ class Worker:
         self._collect()
         self._warn()
         if self.session.pause_budget.is_spent():
-            await self._let_run()
+            await self._resume_unused()
         reason = self._overdue()
         if reason == "terminated" and (await self.retire(pipes_taken=True)).retired:
             return
@@ -141,9 +141,9 @@ class Worker:
         if target is not None and not target.attached:
             descendants.collect_adopted(target.pid)
 
-    async def _let_run(self) -> None:
+    async def _resume_unused(self) -> None:
         try:
-            await self.session.pause_budget.run_on()
+            await self.session.pause_budget.resume()
         except RelayError as error:
             # The program ended meanwhile, or C code holds its interpreter: the next check decides.
             log.warning("program.held", extra={"fields": {"error": error.message}})

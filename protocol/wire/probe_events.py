@@ -57,7 +57,7 @@ class Place(Struct):
     line: int
 
 
-class TraceNews(Struct):
+class TraceUpdate(Struct):
     """A thread that the trace records, the error of an expression, or why the trace is over."""
 
     thread: int | None = None
@@ -90,5 +90,5 @@ EVENTS: Final[dict[str, Any]] = {
     "relayLog": LogLine,
     "relayStop": answers.StopReport,
     "relaySubprocess": ChildStarted,
-    "relayTrace": TraceNews,
+    "relayTrace": TraceUpdate,
 }

@@ -13,6 +13,7 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import ExceptionBreakpoints, SetExceptionBreakpoints
+from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.wire import breakpoint_requests
 from debug_relay.worker.breakpoints.requests import bad_condition
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
@@ -199,5 +200,5 @@ def _require_name(name: str, index: int) -> None:
         Code.INVALID_REQUEST,
         f"{name!r} is not the name of an exception class",
         'Name it as ["ValueError", "package.module.Error"].',
-        errors=[{"field": f"types[{index}]", "message": "no name of a class", "value": name}],
+        errors=[Problem(f"types[{index}]", "no name of a class", name)],
     )

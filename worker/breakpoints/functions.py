@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.wire.breakpoint_requests import FoundFunction, FoundPlace
 from debug_relay.worker.breakpoints.table import Entry
 
@@ -43,11 +44,7 @@ def entry_of(spec: BreakpointSpec, absolute: Callable[[str], str]) -> Entry:
             f"function cannot be combined with {beside[0]}: a breakpoint has one of them",
             'Send {"function": "K.m"}, or that with "file" for the functions of one file.',
             errors=[
-                {
-                    "field": name,
-                    "message": "not allowed together with function",
-                    "value": getattr(spec, name),
-                }
+                Problem(name, "not allowed together with function", getattr(spec, name))
                 for name in beside
             ],
         )
@@ -83,7 +80,7 @@ def _require_name(name: str) -> None:
         Code.INVALID_REQUEST,
         f"{name!r} is not the name of a function",
         "Write it with dots and without brackets: work, K.method, package.module.K.method.",
-        errors=[{"field": "function", "message": "no name of a function", "value": name}],
+        errors=[Problem("function", "no name of a function", name)],
     )
 
 

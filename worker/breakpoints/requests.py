@@ -53,7 +53,7 @@ def problems_of(bad: list[tuple[int, RelayError]], specs: list[BreakpointSpec]) 
 def _problems(error: RelayError, spec: BreakpointSpec, entry: str) -> list[Problem]:
     prefix = f"{entry}." if entry else ""
     if listed := error.details.get("errors"):
-        return [Problem(prefix + one["field"], one["message"], one["value"]) for one in listed]
+        return [Problem(prefix + one.field, one.message, one.value) for one in listed]
     field = _field_of(error, spec)
     if field is None:
         return [Problem(entry, error.message)]
@@ -123,7 +123,7 @@ def incomplete(spec: BreakpointSpec, has_file: bool) -> RelayError:
         if problem == "required"
         else "text cannot be combined with a line; to check a line's text, send expected_text",
         'Send {"source": {"path": "/absolute/file.py"}, "line": 12}, or "text" for the line.',
-        errors=[{"field": field, "message": problem, "value": None}],
+        errors=[Problem(field, problem)],
     )
 
 

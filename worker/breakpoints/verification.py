@@ -16,6 +16,7 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.protocol.refusals import Problem
 from debug_relay.worker.breakpoints import functions, watchpoints
 from debug_relay.worker.breakpoints.requests import (
     bad_condition,
@@ -92,7 +93,7 @@ class Verifier:
                 Code.INVALID_REQUEST,
                 f"The path {path} is relative and the session has no project_root",
                 "Send an absolute path, or create the session with project_root.",
-                errors=[{"field": "source.path", "message": "must be absolute", "value": path}],
+                errors=[Problem("source.path", "must be absolute", path)],
             )
         return os.path.normpath(os.path.join(root, path))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from typing import Final
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec, WatchScope
+from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.rendering.text import plural
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.breakpoints.table import Entry
@@ -57,7 +59,7 @@ class WatchedFrames:
             Code.INVALID_REQUEST,
             "frame_id names a frame of a paused program, and none is paused",
             'Send "in" with a function or files instead, or pause first.',
-            errors=[{"field": "frame_id", "message": "no program is paused", "value": index}],
+            errors=[Problem("frame_id", "no program is paused", index)],
         )
 
 
@@ -75,7 +77,7 @@ async def entry_of(
             Code.INVALID_REQUEST,
             f"The watched expression {spec.watch[:200]!r} does not compile: {problem.message}",
             "Send an expression such as self.balance.",
-            errors=[{"field": "watch", "message": problem.message, "value": spec.watch[:200]}],
+            errors=[Problem("watch", problem.message, spec.watch)],
         )
     entry = Entry(
         id="",
@@ -127,22 +129,19 @@ async def _lines(
             facts = await code_lines.facts(absolute(file))
             if not facts.lines:
                 raise _refused(f"{file} has no line with code", "files", file)
-            found[_real(absolute(file))] = sorted(facts.lines)
+            real_path = await asyncio.to_thread(os.path.realpath, absolute(file))
+            found[real_path] = sorted(facts.lines)
         return found
     script_or_file = scope.file or script()
     if script_or_file is None:
-        message = f"nobody knows in which file {scope.function} is: no script runs"
+        message = f"the file of {scope.function} is unknown, because no script runs"
         raise _refused(message, "file", None)
     path = absolute(script_or_file)
     span, others = find_function(await code_lines.facts(path), scope.function)
     if span is None:
         near = f"; its functions are {', '.join(others[:20])}" if others else ""
         raise _refused(f"{path} defines no function {scope.function}{near}", "function", path)
-    return {_real(path): list(span.lines)}
-
-
-def _real(path: str) -> str:
-    return os.path.realpath(path)
+    return {await asyncio.to_thread(os.path.realpath, path): list(span.lines)}
 
 
 def _refused(message: str, field: str, value: str | None) -> RelayError:
@@ -151,5 +150,5 @@ def _refused(message: str, field: str, value: str | None) -> RelayError:
         f"A watchpoint cannot be set: {message}",
         'Send "in": {"function": "Account.withdraw", "file": "/absolute/bank.py"}, or "in": '
         '{"files": ["/absolute/bank.py"]}.',
-        errors=[{"field": f"in.{field}", "message": message, "value": value}],
+        errors=[Problem(f"in.{field}", message, value)],
     )

@@ -315,7 +315,7 @@ class LaunchedProgram(OwnedProgram):
         self._child_output.drain()
         super().flush_output()
 
-    def _let_run(self) -> None:
+    def _drop_debugger(self) -> None:
         self._hub.close()
 
     def kept_pipes(self) -> list[int]:

@@ -27,8 +27,8 @@ _SWEEP_SECONDS: Final = 3.0  # Processes that a program has left are ended withi
 class OwnedProgram:
     """We are its parent, own its pipes and end it when we end.
 
-    A subclass knows the debugger: it starts the program with `_spawn`, and says in `_let_run` how
-    the debugger lets go of it.
+    A subclass knows the debugger: it starts the program with `_spawn`, and detaches the debugger in
+    `_drop_debugger`.
     """
 
     attached = False
@@ -78,7 +78,7 @@ class OwnedProgram:
             terminal=terminal,
             alone=self.keeps_children,
             prepare=prepare,
-            on_kept=self._let_run,
+            on_kept=self._drop_debugger,
         )
         self._input = InputWatch(
             process,
@@ -100,10 +100,8 @@ class OwnedProgram:
     def _report_end(self, exit: Exit, swept: list[descendants.Ended]) -> None:
         raise NotImplementedError
 
-    def _let_run(self) -> None:
-        """Make the debugger let go of the program, so that the program can act on a signal, or its
-        end be collected.
-        """
+    def _drop_debugger(self) -> None:
+        """Detach the debugger, so that the program can act on a signal, or its end be collected."""
         raise NotImplementedError
 
     # -- living with it
@@ -159,9 +157,9 @@ class OwnedProgram:
             if graceful is not None:
                 graceful.begin(process.pid)
             # A paused program cannot act on SIGTERM; without the debugger it runs on.
-            await process.end(grace, self._let_run)
+            await process.end(grace, self._drop_debugger)
             if graceful is not None:
-                self._let_run()  # its children's debuggers too
+                self._drop_debugger()  # its children's debuggers too
                 await graceful.until_gone(deadline)
             swept = {one.pid: one for one in [*there, *await self.end_children()]}
             swept.pop(process.pid, None)

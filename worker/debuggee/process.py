@@ -219,17 +219,17 @@ class Process:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
-    async def end(self, grace: float, let_run: Callable[[], None]) -> None:
+    async def end(self, grace: float, resume: Callable[[], None]) -> None:
         """Send SIGTERM to its group, and SIGKILL to the program when `grace` seconds are over.
 
         The sweep ends the others of the group, because it does not kill all of them at one moment.
         A program that is paused ends by SIGTERM without running another line, unless it handles the
-        signal: then `let_run` resumes it, so that its handler can run.
+        signal: then `resume` resumes it, so that its handler can run.
         """
         if self.exit is None and grace > 0:
             self.signal_group(signal.SIGTERM)
             if not await self.wait(min(_TERM_SECONDS, grace)):
-                let_run()
+                resume()
                 await self.wait(grace - _TERM_SECONDS)
         if self.exit is None:
             self.send_signal(signal.SIGKILL)

@@ -10,7 +10,7 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.program import Launch, Restart
 from debug_relay.protocol.refusals import how_to_attach_again, wrong_state
-from debug_relay.protocol.state import State
+from debug_relay.protocol.state import STARTED, State
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee
@@ -96,7 +96,7 @@ class RestartPlanner:
         """End the old run and its children, and clear it from the session's state."""
         target = self._debuggee.target
         with self._lifecycle.restart():
-            if self._lifecycle.state in (State.RUNNING, State.PAUSED, State.LAUNCHING):
+            if self._lifecycle.state in STARTED:
                 self._lifecycle.end_for("terminated")
                 await self._run.end_program(_GRACE_SECONDS)
         if target is not None:

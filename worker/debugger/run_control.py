@@ -10,7 +10,7 @@ from msgspec import Struct
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import execution as e
-from debug_relay.protocol.state import State
+from debug_relay.protocol.state import STARTED, State
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.connection import DebugServer
@@ -25,7 +25,6 @@ _WAKE_SECONDS: Final = 0.05
 _WAKE_AGAIN_SECONDS: Final = 0.5  # The pause before the second signal.
 _LOOK_SECONDS: Final = 1.0  # The program says within this time where the selected thread is.
 _OTHERS_SECONDS: Final = 0.3  # After one thread has stopped, the others have this long to stop too.
-_ALIVE: Final = frozenset({State.LAUNCHING, State.RUNNING, State.PAUSED})
 
 
 class RunCommand(Struct):
@@ -288,7 +287,7 @@ class RunControl:
     ) -> bool:
         """Whether the program, or just this process or thread, has stopped anew or ended."""
         state = self._lifecycle.state
-        if state not in _ALIVE:
+        if state not in STARTED:
             return True
         if process is not None and thread_id is None:
             stop = self._stops.threads.latest(process)
@@ -305,7 +304,7 @@ class RunControl:
     async def end_program(self, grace: float, for_all: bool = False) -> None:
         """End the program and all its children; with `for_all` the children have the grace, too."""
         target = self._debuggee.target
-        if target is not None and self._lifecycle.state in _ALIVE:
+        if target is not None and self._lifecycle.state in STARTED:
             await target.end(grace, for_all)
 
     async def detach(self) -> None:

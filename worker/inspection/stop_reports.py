@@ -101,7 +101,7 @@ class StopReports:
         self._printed_room = _PRINTED_BYTES
         self._printed_bytes = 0
         self._printed_from: Place | None = None
-        self._patience: dict[int, asyncio.TimerHandle] = {}
+        self._interrupts: dict[int, asyncio.TimerHandle] = {}
         self._interrupting: set[asyncio.Task[None]] = set()
         self._file = StopRing(settings.folder / "stops.ring", self._as_kept)
 
@@ -134,7 +134,7 @@ class StopReports:
         self._file.begin(stop_id)
         if server.engine.can.report_stops:
             loop = asyncio.get_running_loop()
-            self._patience[stop_id] = loop.call_later(
+            self._interrupts[stop_id] = loop.call_later(
                 OWN_CODE_SECONDS, self._interrupt, self.current
             )
         else:
@@ -154,7 +154,7 @@ class StopReports:
             raised = answer.raised.traceback if answer.raised is not None else None
             log.warning("stop.report_failed", extra={"fields": {"raised": raised}})
         kept.arrived.set()
-        self._calm(kept.stop_id)
+        self._cancel_interrupt(kept.stop_id)
         self._file.write_later()
 
     def _awaited(self, server: DebugServer, report: ThreadReport | None) -> Kept | None:
@@ -208,18 +208,18 @@ class StopReports:
         self.current = None
         self._file.write_later()
 
-    def _calm(self, stop_id: int) -> None:
-        timer = self._patience.pop(stop_id, None)
+    def _cancel_interrupt(self, stop_id: int) -> None:
+        timer = self._interrupts.pop(stop_id, None)
         if timer is not None:
             timer.cancel()
 
     def _interrupt(self, kept: Kept) -> None:
-        self._patience.pop(kept.stop_id, None)
-        task = asyncio.create_task(self._end_repr(kept), name="interrupt")
+        self._interrupts.pop(kept.stop_id, None)
+        task = asyncio.create_task(self._interrupt_report(kept), name="interrupt")
         self._interrupting.add(task)
         task.add_done_callback(self._interrupting.discard)
 
-    async def _end_repr(self, kept: Kept) -> None:
+    async def _interrupt_report(self, kept: Kept) -> None:
         """Interrupt a slow report twice: the program's code may have caught the first interrupt."""
         for _ in range(2):
             if kept.arrived.is_set() or kept.server.lost:
@@ -236,8 +236,8 @@ class StopReports:
                 continue
 
     async def close(self) -> None:
-        for stop_id in list(self._patience):
-            self._calm(stop_id)
+        for stop_id in list(self._interrupts):
+            self._cancel_interrupt(stop_id)
         interrupting = list(self._interrupting)
         for task in interrupting:
             task.cancel()

@@ -8,6 +8,7 @@ from typing import Final
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.inspection import Watch
+from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.wire.probe_answers import Watched
 from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
@@ -49,13 +50,7 @@ class Watches:
                 Code.INVALID_REQUEST,
                 f"The session has {MOST_WATCHES} watches already",
                 f"{call_of('delete-watches', watch_id='watch_N')} removes one.",
-                errors=[
-                    {
-                        "field": "expression",
-                        "message": f"at most {MOST_WATCHES} watches",
-                        "value": None,
-                    }
-                ],
+                errors=[Problem("expression", f"at most {MOST_WATCHES} watches")],
             )
         watch = Watch(id=f"watch_{self._next}", expression=expression)
         self._next += 1

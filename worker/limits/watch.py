@@ -62,7 +62,7 @@ class LimitWatch:
         self._warned: dict[str, str] = {}
         # values at the last check, and its time
         self._seen: tuple[dict[str, float], float] = {}, 0.0
-        self._news = asyncio.Event()
+        self._changes = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -81,7 +81,7 @@ class LimitWatch:
         config.limits = with_changes(config.limits, changes)
         self.of_run = with_changes(self.of_run, changes)
         self._warned.clear()
-        self._news.set()
+        self._changes.set()
 
     # -- the run
 
@@ -97,7 +97,7 @@ class LimitWatch:
             # also keeps watching processes that a launched program leaves running.
             self._warned = {}
             self._lasts = self._lasts and self._lifecycle.state is State.TERMINATED
-            self._news.set()
+            self._changes.set()
 
     def _begin(self) -> None:
         """The program itself runs now; the time to start the debugger does not count."""
@@ -121,7 +121,7 @@ class LimitWatch:
 
     async def _watch(self, meter: Meter) -> None:
         while self._lasts and meter is self.meter:
-            self._news.clear()
+            self._changes.clear()
             pause: float | None = None  # without limits: wait until some are set
             if any_of(self.of_run):
                 try:
@@ -132,7 +132,7 @@ class LimitWatch:
                     pause = _LONGEST_PAUSE_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._news.wait()
+                    await self._changes.wait()
 
     async def _look(self, meter: Meter) -> float:
         """One check; returns the seconds until the next one."""
@@ -221,7 +221,7 @@ class LimitWatch:
         # A limit that left the exceeding processes running would not be a limit.
         target.keeps_children = target.attached
         if target.attached:
-            await self._let_go(target)
+            await self._detach(target)
         elif lives:
             self._lifecycle.end_for("limit")
             await target.end(0 if passed.limit in _AT_ONCE else _GRACE_SECONDS)
@@ -234,7 +234,7 @@ class LimitWatch:
             if self._debuggee.target is target and self._lifecycle.state is State.TERMINATED:
                 await self._debuggee.end_children()
 
-    async def _let_go(self, target: Target) -> None:
+    async def _detach(self, target: Target) -> None:
         async with self._run.lock:
             if self._debuggee.target is target and self._lifecycle.state in LIVE:
                 await self._run.detach()

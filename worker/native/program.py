@@ -215,7 +215,7 @@ class NativeTarget(OwnedProgram):
             self._debuggee.notice = notice
             self._publication.changed()
 
-    def _let_run(self) -> None:
+    def _drop_debugger(self) -> None:
         if self._hold is not None:
             self._hold.release()
             self._hold = None

@@ -40,7 +40,7 @@ class Breakpoints:
         self._unread = text[max(end, len(text) - _PACKET_BYTES) :]
 
     def removal(self) -> bytes:
-        """Packets that remove them and let go of the stopped program; empty if there are none.
+        """Packets that remove them and detach from the stopped program; empty if there are none.
 
         Each one begins with the acknowledgement of the answer before, for a server that waits for
         it.

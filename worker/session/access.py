@@ -43,8 +43,8 @@ class Access:
     def calling(self, operation: str, caller: Caller, if_stop: int | None) -> Iterator[None]:
         """Run the body as this call; raise at once if the stop it means has passed."""
         with self._callers.acting(caller, if_stop), self.lease.kept(operation, caller):
-            self._heed_adapter(operation)
-            self._heed_stop(OPERATIONS[operation].states)
+            self._require_adapter(operation)
+            self._require_same_stop(OPERATIONS[operation].states)
             yield
 
     def require(self, operation: str, states: frozenset[State] | None = None) -> None:
@@ -54,7 +54,7 @@ class Access:
         """
         if states is None:
             states = OPERATIONS[operation].states
-        self._heed_stop(states)
+        self._require_same_stop(states)
         state = self._lifecycle.state
         if state not in states:
             raise wrong_state(operation, state, states, self._settings.id, self._debuggee.program)
@@ -64,12 +64,12 @@ class Access:
             self.lease.act(operation, caller)
         self._callers.allowed(operation)
 
-    def _heed_adapter(self, operation: str) -> None:
+    def _require_adapter(self, operation: str) -> None:
         program = self._debuggee.program
         if OPERATIONS[operation].python_only and program is not None and program.is_native:
             raise not_for_native(operation, program)
 
-    def _heed_stop(self, states: frozenset[State]) -> None:
+    def _require_same_stop(self, states: frozenset[State]) -> None:
         """Raise 409 if the call means another stop (`If-Stop`) than the present one."""
         seen, state, stop_id = self._callers.seen(), self._lifecycle.state, self._stops.stop_id
         if seen is None or not (state in states or state is State.RUNNING):

@@ -9,7 +9,7 @@ from typing import Any, Final
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.sessions import ExceptionInfo, StopReason
-from debug_relay.protocol.state import State
+from debug_relay.protocol.state import STARTED, State
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
@@ -34,8 +34,6 @@ _REASONS: Final[Mapping[str, StopReason]] = {
     "pause": "pause",
     "entry": "entry",
 }
-
-_ALIVE: Final = frozenset({State.RUNNING, State.PAUSED, State.LAUNCHING})
 
 
 class DapEvents:
@@ -69,7 +67,7 @@ class DapEvents:
         }
 
     async def _stopped(self, server: DebugServer, event: dap.StoppedBody) -> None:
-        if self._lifecycle.state not in _ALIVE:
+        if self._lifecycle.state not in STARTED:
             return
         if event.thread_id is None:
             return
@@ -98,7 +96,7 @@ class DapEvents:
             if at_goal and not hits:
                 reason = "step"
         lines = await self._reports.sources.lines(location.path) if location else None
-        if self._lifecycle.state not in _ALIVE or server.lost:
+        if self._lifecycle.state not in STARTED or server.lost:
             return  # the program, or this process, ended while we requested the place
         if server.resumes != resumes:
             return  # a call resumed all threads before this stop was known

@@ -66,7 +66,7 @@ class PauseBudget:
             and self._idle.idle_for() > budget
         )
 
-    async def run_on(self) -> None:
+    async def resume(self) -> None:
         """Resume a program that no caller looks at any more while its owner waits for it."""
         async with self._run.lock, self._probes.nobody_evaluates():
             if not self.is_spent():

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
 from debug_relay.protocol.models.execution import StepFiles, Trace, TraceAt
-from debug_relay.protocol.refusals import wrong_state
+from debug_relay.protocol.refusals import Problem, wrong_state
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
@@ -134,7 +134,7 @@ class Planner:
             Code.INVALID_REQUEST,
             "a function needs its file as well: the program is no script",
             'Send {"function": "Account.withdraw", "file": "/absolute/bank.py"}.',
-            errors=[{"field": f"{field}.file", "message": "required field is missing"}],
+            errors=[Problem(f"{field}.file", "required field is missing")],
         )
 
     async def _function_in(self, path: str, name: str) -> FunctionSpan:
@@ -167,7 +167,9 @@ class Planner:
                     "Name files that the program runs.",
                     file=path,
                 )
-            lines[_real(path)] = {line: [0] for line in facts.lines}
+            lines[await asyncio.to_thread(os.path.realpath, path)] = {
+                line: [0] for line in facts.lines
+            }
         return lines
 
     async def _function(self, spots: list[probe.Spot]) -> Plan:
@@ -206,29 +208,13 @@ class Planner:
                     f"{field}: {text[:200]!r} does not compile: {problem.message}",
                     f"Correct it at column {problem.offset}; it is an expression, "
                     "such as len(items).",
-                    errors=[msgspec.to_builtins(_Wrong(field, problem.message, text[:200]))],
+                    errors=[Problem(field, problem.message, text)],
                     expression=text[:200],
                     error_message=problem.message,
                     offset=problem.offset,
                 )
 
 
-# -- lines
-
-
-def _real(path: str) -> str:
-    return os.path.realpath(path)
-
-
 def _is_file(path: str) -> bool:
     """Whether the path is a file, or the name of launched code, which has no file."""
     return path == LAUNCHED or os.path.isfile(path)
-
-
-# -- expressions
-
-
-class _Wrong(Struct):
-    field: str
-    message: str
-    value: str

@@ -50,7 +50,6 @@ class RunningTrace:
         params: Trace,
         file: Path,
     ) -> None:
-        self._settings = core.settings
         self._lifecycle = core.lifecycle
         self._publication = core.publication
         self._hub = debugging.hub
@@ -133,17 +132,17 @@ class RunningTrace:
 
     # -- what the program reports
 
-    def take(self, server: DebugServer, news: probe_events.TraceNews) -> None:
+    def take(self, server: DebugServer, update: probe_events.TraceUpdate) -> None:
         record = self.record
         if server is not self._plan.server or record.ended is not None:
             return
-        if news.thread is not None:
-            record.threads[news.thread] = self._hub.thread_id(server, news.thread)
-        if news.problem is not None and news.where is not None:
-            record.warnings.append(f"{news.where.path}:{news.where.line}: {news.problem}")
-        if news.over is not None:
-            self._over = news.over
-            self._stops_by_itself = self._params.pauses and not news.breakpoint
+        if update.thread is not None:
+            record.threads[update.thread] = self._hub.thread_id(server, update.thread)
+        if update.problem is not None and update.where is not None:
+            record.warnings.append(f"{update.where.path}:{update.where.line}: {update.problem}")
+        if update.over is not None:
+            self._over = update.over
+            self._stops_by_itself = self._params.pauses and not update.breakpoint
             self._publication.changed()
 
     @property
@@ -230,10 +229,6 @@ class Traces:
         self._debugging = debugging
         self._settings = core.settings
         self._lifecycle = core.lifecycle
-        self._publication = core.publication
-        self._hub = debugging.hub
-        self._probes = debugging.probes
-        self._stops = debugging.stops
         self._run = run
         self._planner = planner
         self._last: RunningTrace | None = None
@@ -241,9 +236,9 @@ class Traces:
         self._record: TraceRecord | None = None
         self._file = core.settings.folder / FILE
 
-    def take(self, server: DebugServer, news: probe_events.TraceNews) -> None:
+    def take(self, server: DebugServer, update: probe_events.TraceUpdate) -> None:
         if self._last is not None:
-            self._last.take(server, news)
+            self._last.take(server, update)
 
     @property
     def record(self) -> TraceRecord | None:

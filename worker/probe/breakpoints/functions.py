@@ -203,10 +203,10 @@ class Functions(object):
         line runs.
         """
         probe = self.probe
-        twins = probe.points.watched_lines.identical_sources
-        apart = twins.apart = keep_apart(probe.engine.hooks)
+        files_with_same_text = probe.points.watched_lines.identical_sources
+        apart = files_with_same_text.apart = keep_apart(probe.engine.hooks)
 
-        probe.engine.hooks.around("get_file_type", "functions", self.judging)
+        probe.engine.hooks.around("get_file_type", "functions", self.classifying)
         probe.engine.hooks.around("_internal_get_file_type", "library_files", by_place)
         probe.engine.forget_kinds()
         if apart:
@@ -214,12 +214,12 @@ class Functions(object):
             # call us for a file that is loaded once more.
             probe.engine.hooks.around("get_cache_file_type", "functions", lambda _: dict)
 
-    def judging(self, ask):
-        twins = self.probe.points.watched_lines.identical_sources
-        apart = twins.apart
+    def classifying(self, ask):
+        files_with_same_text = self.probe.points.watched_lines.identical_sources
+        apart = files_with_same_text.apart
 
         def get_file_type(frame, place=None):
-            code, kinds = frame.f_code, twins.kinds
+            code, kinds = frame.f_code, files_with_same_text.kinds
             kind = kinds.get(code.co_filename, _UNKNOWN)
             if kind is not _UNKNOWN and code.co_name not in self.heads:
                 return kind  # for every call: the debugger's own table, keyed by code, is slow
@@ -233,7 +233,7 @@ class Functions(object):
                     elif begins and not code.co_flags & FUNCTION:
                         self.inherited.class_begins(code.co_name)
                     if strange:
-                        twins.look(self.file_of(code)[1])
+                        files_with_same_text.look(self.file_of(code)[1])
                 except KeyboardInterrupt:
                     _thread.interrupt_main()  # a signal for the program: give it back
                 except Exception:  # noqa: S110  otherwise it would be raised in the program

@@ -2,8 +2,8 @@
 by code alone.
 
 Where `sys.monitoring` calls pydevd, its tables are kept by code and file. Where pydevd traces (up
-to 3.11), its tables must be plain ones: there a twin of a file with breakpoints gets an entry at
-the same lines that never counts, so that pydevd never remembers the twin as a file without
+to 3.11), its tables must be plain ones: there a copy of a file with breakpoints gets an entry at
+the same lines that never counts, so that pydevd never remembers the copy as a file without
 breakpoints.
 """
 
@@ -79,7 +79,7 @@ class IdenticalSources(object):
         text, lines = _lines_of(file), self.lines
         same = [n for n in lines if n <= len(text) and text[n - 1] in lines[n]]
         if same:
-            self.watched_lines.mirror(file, same)
+            self.watched_lines.watch_copy(file, same)
 
 
 def _lines_of(file):

@@ -21,7 +21,7 @@ class WatchedLines(object):
         self.known = {}  # breakpoint id → (real path of the file, line)
         self.lock = _thread.allocate_lock()
         self.traps = {}  # file → {line: the entry for functions that begin there}
-        self.mirrors = {}  # file → lines where its code may equal that of a file with breakpoints
+        self.copies = {}  # file → lines where its code may equal that of a file with breakpoints
         self.identical_sources = IdenticalSources(self)
         self.tables = _thread.allocate_lock()  # held while a table is made; nothing may wait there
 
@@ -73,7 +73,7 @@ class WatchedLines(object):
         any.
         """
         db = self.probe.engine.db
-        lines = dict((n, self.nothing(n)) for n in self.mirrors.get(file, ()))
+        lines = dict((n, self.nothing(n)) for n in self.copies.get(file, ()))
         lines.update(self.traps.get(file, ()))
         by_id = db.file_to_id_to_line_breakpoint.get(file, {})
         lines.update((point.line, point) for point in by_id.values())
@@ -99,12 +99,12 @@ class WatchedLines(object):
         policy = "ALL" if self.probe.engine.db.multi_threads_single_notification else "NONE"
         return breakpoint(0, line, condition, "None", None, policy, None, False)
 
-    def mirror(self, file, lines):
-        """Watch these lines of a twin. Runs in a thread that is about to run the file's
-        first code.
+    def watch_copy(self, file, lines):
+        """Watch these lines of a file that has the same text as another. Runs in a thread that is
+        about to run the file's first code.
         """
         with self.tables:
-            self.mirrors[file] = lines
+            self.copies[file] = lines
             self.tabulate(file)
 
     def changed(self):
@@ -116,7 +116,7 @@ class WatchedLines(object):
             for file, lines in self.traps.items():
                 known.setdefault(file, set()).update(lines)
             self.identical_sources.renew(known)
-            stale, self.mirrors = self.mirrors, {}
+            stale, self.copies = self.copies, {}
             for file in stale:
                 self.tabulate(file)
         self.probe.engine.db._clear_caches()
@@ -152,4 +152,4 @@ class WatchedLines(object):
     def clear(self):
         self.known.clear()
         self.traps.clear()
-        self.mirrors.clear()
+        self.copies.clear()

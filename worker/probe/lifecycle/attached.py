@@ -60,7 +60,7 @@ def arrive(setup, bytecode, imported):
     bring_back = programs_own_copy.set_aside(setup["debugger_parent"])
     try:
         earlier.refuse_strange_debugger()
-        debugger.bring_in(setup["debugger_parent"], bytecode)
+        debugger.import_pydevd(setup["debugger_parent"], bytecode)
         earlier.refuse_strange_debugger()
         imported()
         earlier.refuse_interpreters()

@@ -219,14 +219,14 @@ class _Uncollected(object):
 
 
 def _launched(setup, text):
-    bytecode, bring = _loader(setup, _OWN)
-    debugger, greenlets = bring("engine.loading.load"), bring("engine.gevent_support")
+    bytecode, load = _loader(setup, _OWN)
+    debugger, greenlets = load("engine.loading.load"), load("engine.gevent_support")
     arguments = [setup["target"]] + setup["args"]
     gevent = greenlets.are_expected(text or b"", arguments) and greenlets.SETTING
-    debugger.bring_in(setup["debugger_parent"], bytecode, gevent)
+    debugger.import_pydevd(setup["debugger_parent"], bytecode, gevent)
     _OWN.update(greenlets.copies())
     hidden = (os.path.abspath(__file__),)
-    return bring("lifecycle.launched").Launched(setup, bytecode, hidden)
+    return load("lifecycle.launched").Launched(setup, bytecode, hidden)
 
 
 def _loader(setup, own):

@@ -179,9 +179,9 @@ class Arrival(object):
                     bytecode = self.executed("bytecode_cache")["Bytecode"](
                         self.setup["bytecode"], probe
                     )
-                    bring = self.executed("loader")["loader"](probe["folders"], bytecode, own)
+                    load = self.executed("loader")["loader"](probe["folders"], bytecode, own)
                     del probe
-                    bring("lifecycle.attached").arrive(self.setup, bytecode, self.imported)
+                    load("lifecycle.attached").arrive(self.setup, bytecode, self.imported)
         except BaseException as error:
             why = reason(error)
             self.status.refuse(why, traceback_of(error) if why == "failed" else str(error))

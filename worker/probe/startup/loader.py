@@ -18,7 +18,7 @@ def loader(folders, bytecode, own):
     """
     loaded = {}
 
-    def bring(name, globals=None, locals=None, fromlist=(), level=0):
+    def load(name, globals=None, locals=None, fromlist=(), level=0):
         if name in own:
             return own[name]
         if name != _PACKAGE and not name.startswith(_PREFIX):
@@ -26,12 +26,12 @@ def loader(folders, bytecode, own):
         inner = name[len(_PREFIX) :].replace(".", "/")
         if inner in folders or name == _PACKAGE:
             # the modules that are imported from it
-            return types.SimpleNamespace(**{part: bring(name + "." + part) for part in fromlist})
+            return types.SimpleNamespace(**{part: load(name + "." + part) for part in fromlist})
         if name not in loaded:
             module = loaded[name] = types.ModuleType(name)
             # A copy of the builtins, because the program may replace any of them.
-            module.__builtins__ = dict(vars(builtins), __import__=bring)
+            module.__builtins__ = dict(vars(builtins), __import__=load)
             exec(bytecode.of_probe(inner), module.__dict__)
         return loaded[name]
 
-    return lambda name: bring(_PREFIX + name)
+    return lambda name: load(_PREFIX + name)

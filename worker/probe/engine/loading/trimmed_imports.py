@@ -38,39 +38,39 @@ class ModuleImports(object):
     def find_spec(self, name, path=None, target=None):
         if name == _NOWHERE:
             raise ModuleNotFoundError("No module named %r" % name, name=name)
-        bring = self.imports.get(name)
-        if bring is None:
+        importer = self.imports.get(name)
+        if importer is None:
             return None
         for finder in [finder for finder in sys.meta_path if finder is not self]:
             spec = finder.find_spec(name, path, target)
             if spec is not None:
-                spec.loader = _Loader(spec.loader, bring)
+                spec.loader = _Loader(spec.loader, importer)
                 return spec
         return None
 
 
 class _Loader(object):
-    def __init__(self, loader, bring):
+    def __init__(self, loader, importer):
         self.loader = loader
-        self.bring = bring
+        self.importer = importer
 
     def create_module(self, spec):
         return self.loader.create_module(spec)
 
     def exec_module(self, module):
         module.__loader__ = module.__spec__.loader = self.loader
-        module.__builtins__ = dict(vars(builtins), __import__=self.bring)
+        module.__builtins__ = dict(vars(builtins), __import__=self.importer)
         try:
             self.loader.exec_module(module)
         finally:
             module.__builtins__ = vars(builtins)
 
 
-def _bring(name, globals=None, locals=None, fromlist=(), level=0):
+def _import(name, globals=None, locals=None, fromlist=(), level=0):
     if name not in NAMES or name in sys.modules:
         return builtins.__import__(name, globals, locals, fromlist, level)
     package, _, part = name.partition(".")
     return types.SimpleNamespace(**{part: types.SimpleNamespace(**dict.fromkeys(NAMES[name]))})
 
 
-IMPORTS = {_WHERE: _bring}
+IMPORTS = {_WHERE: _import}

@@ -25,7 +25,7 @@ from debug_relay.worker.probe.engine.settrace import interpreter_threads as thre
 from debug_relay.worker.probe.engine.settrace.program_tracers import name_of, thread_name
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 
-# References to such a function besides the thread's: `armed` and its copy, pydevd's two thread
+# References to such a function besides the thread's: `tracers` and its copy, pydevd's two thread
 # locals, and the variable and the argument with which it is counted.
 _OTHERS = 6
 _BORROWS = sys.version_info[:2] == (3, 11)
@@ -45,7 +45,7 @@ TAKEN = (
 class Retracing(object):
     def __init__(self, probe):
         self.probe = probe
-        self.armed = {}  # thread ident → the function that traces it
+        self.tracers = {}  # thread ident → the function that traces it
         self.aside = {}  # the same, for threads that the program's own tracer traces meanwhile
         self.own = _thread._local()  # `replaced`: tracers of this thread that were replaced
         self.others = []  # tracers that other threads have removed
@@ -66,7 +66,7 @@ class Retracing(object):
             enable(thread_trace_func, apply_to_all_threads)
             if thread_trace_func is not None and not apply_to_all_threads:
                 self.replace(by=thread_trace_func)
-                self.armed[_thread.get_ident()] = thread_trace_func
+                self.tracers[_thread.get_ident()] = thread_trace_func
 
         return enable_tracing
 
@@ -96,7 +96,7 @@ class Retracing(object):
 
         def chosen(function):
             ident, caller = _thread.get_ident(), sys._getframe(1)
-            ours = self.aside.pop(ident, None) or self.armed.get(ident)
+            ours = self.aside.pop(ident, None) or self.tracers.get(ident)
             if ours is None or caller.f_code is not by_program:
                 self.replace()
                 settrace(function)
@@ -120,7 +120,7 @@ class Retracing(object):
             self.probe.emit("output", {"category": "console", "output": text})
 
     def look(self):
-        for ident, tracer in list(self.armed.items()):
+        for ident, tracer in list(self.tracers.items()):
             held = _OTHERS + (getattr(self.record(ident), "thread_tracer", None) is tracer)
             if sys.getrefcount(tracer) <= held:
                 with self.lock:
@@ -138,11 +138,11 @@ class Retracing(object):
     def look_at(self, ident, tracer):
         """This thread seems to have lost this tracer."""
         found = thread_states.tracers()
-        if self.armed.get(ident) is not tracer or not found:
+        if self.tracers.get(ident) is not tracer or not found:
             return
         present = found.get(ident)
         if ident not in found:
-            del self.armed[ident]  # it has ended
+            del self.tracers[ident]  # it has ended
         elif present is tracer:
             return  # on 3.11 a tracer sometimes has fewer references
         elif present is None:
@@ -150,7 +150,7 @@ class Retracing(object):
                 text = TRACED_AGAIN % thread_name(ident)
                 self.probe.emit("output", {"category": "console", "output": text})
         else:
-            self.others.append(self.armed.pop(ident))
+            self.others.append(self.tracers.pop(ident))
             if is_programs(present):
                 self.set_aside(ident, tracer, present)
 
@@ -160,7 +160,7 @@ class Retracing(object):
             if found.get(ident) is None:
                 self.aside.pop(ident, None)
                 if ident in found and self.trace_again(ident, tracer):
-                    self.armed[ident] = tracer
+                    self.tracers[ident] = tracer
 
     @all_frames.steady
     def trace_again(self, ident, tracer):
@@ -181,7 +181,7 @@ class Retracing(object):
         """Run in the thread itself. Keeps no reference to the new tracer: its references are
         counted.
         """
-        tracer = self.armed.pop(_thread.get_ident(), None)
+        tracer = self.tracers.pop(_thread.get_ident(), None)
         kept = self.own.__dict__.setdefault("replaced", [])
         if by in kept:
             kept.remove(by)
@@ -193,8 +193,8 @@ class Retracing(object):
     def stop(self):
         """The debugger detaches: threads that lose their tracer from now on stay untraced."""
         with self.lock:
-            self.others += [*self.armed.values(), *self.aside.values()]
-            self.armed.clear()
+            self.others += [*self.tracers.values(), *self.aside.values()]
+            self.tracers.clear()
             self.aside.clear()
 
 
