@@ -110,8 +110,12 @@ def test_the_object_of_a_frame(relay: Client, source: Write, python: str) -> Non
     with relay.session(python_path=python) as session:
         session.break_at(program, program["logs"], condition="amount == 7")
         session.launch(program)
+        beside = session.break_at(program, program["deposit"], condition="False")
+        failing = "(_ for _ in ()).throw(type('Mute', (Exception,), {'__str__': None})())"
+        assert "in its frame: Mute" in watch(session, failing, frame_id=0)["message"]
         point = watch(session, "self.balance", frame_id=0)
         assert point["in"]["files"] == [str(program)]
+        session.delete(f"/breakpoints/{beside['id']}").ok()
         assert changes(session) == [("5", "12", program["deposit"])]
 
 

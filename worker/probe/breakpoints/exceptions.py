@@ -15,7 +15,7 @@ from debug_relay.worker.probe.engine.library_files import is_library
 from debug_relay.worker.probe.engine.stack_overflow import has_room
 from debug_relay.worker.probe.engine.step_unwinding import is_pause
 from debug_relay.worker.probe.runtime.deferred_signals import is_foreign
-from debug_relay.worker.probe.runtime.expressions import Expression
+from debug_relay.worker.probe.runtime.expressions import Expression, raised_text
 from debug_relay.worker.probe.values.class_facts import full_name, key_of, lookup, qualname
 from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted
 
@@ -117,7 +117,7 @@ class Exceptions(object):
             which = this_thread.table = this_thread.tables[0]
             if which == "uncaught":
                 # The exception leaves the program. If it has stopped before, once is enough.
-                stopped_before = origin(trace) in self.journeys()
+                stopped_before = origin(trace) in self.decided_origins()
                 return (
                     stopped_before
                     or engine.is_below_own(trace.tb_frame)
@@ -129,7 +129,7 @@ class Exceptions(object):
                 if begins and not (this_thread.tables or this_thread.__dict__.get("leaving")):
                     self.forget(origin(trace))
                 return thrown_in(trace) or exclude(breakpoint, trace)
-            if not begins and origin(trace) in self.journeys():
+            if not begins and origin(trace) in self.decided_origins():
                 return True
             counts = self.everywhere or (this_thread.named and self.types_everywhere)
             if not counts and (
@@ -208,7 +208,7 @@ class Exceptions(object):
         start = origin(trace)
         if begins == start:
             self.forget(start)  # another exception had the same address
-        elif start in self.journeys():
+        elif start in self.decided_origins():
             return False
         table = getattr(self.probe.this_thread, "table", None)
         if self.condition is None or table in self.unconditional:
@@ -230,11 +230,7 @@ class Exceptions(object):
         if self.failed:
             return
         self.failed = True
-        try:
-            words = "%s: %s" % (type(error).__name__, error)
-        except Exception:
-            words = type(error).__name__
-        self.probe.emit("relayError", {"id": "exceptions", "error": words[:1000]})
+        self.probe.emit("relayError", {"id": "exceptions", "error": raised_text(error)[:1000]})
 
     def named(self, kind):
         if not self.types:
@@ -248,18 +244,20 @@ class Exceptions(object):
             known = self.kinds[id(kind)] = weakref.ref(kind), is_it
         return known[1]
 
-    def journeys(self):
+    def decided_origins(self):
         """The origins of the exceptions that were decided; this keeps nothing alive."""
-        return getattr(self.probe.this_thread, "journeys", ())
+        return getattr(self.probe.this_thread, "decided_origins", ())
 
     def remember(self, start):
         self.forget(start)
-        self.probe.this_thread.journeys = self.journeys()[1 - _REMEMBERED :] + (start,)
+        self.probe.this_thread.decided_origins = self.decided_origins()[1 - _REMEMBERED :] + (
+            start,
+        )
 
     def forget(self, start):
-        known = self.journeys()
+        known = self.decided_origins()
         if start in known:
-            self.probe.this_thread.journeys = tuple(one for one in known if one != start)
+            self.probe.this_thread.decided_origins = tuple(one for one in known if one != start)
 
 
 def has_resumed(frame, leaves):

@@ -15,7 +15,7 @@ from debug_relay.worker.probe.breakpoints.run_to_line import ID as GOAL
 from debug_relay.worker.probe.engine.frames import SUSPENDED, state_of
 from debug_relay.worker.probe.engine.watched_lines import TRAP, WatchedLines
 from debug_relay.worker.probe.runtime.deferred_signals import is_foreign
-from debug_relay.worker.probe.runtime.expressions import Expression, Template
+from debug_relay.worker.probe.runtime.expressions import Expression, Template, raised_text
 from debug_relay.worker.probe.runtime.shared_memory import mapped
 
 _getpid = os.getpid
@@ -125,7 +125,7 @@ class LineBreakpoint(object):
             # `exit()` in a condition is only a wrong condition, and must not end the program.
             if is_foreign(error):
                 raise
-            self.report_error("%s raised %s" % (what, in_words(error)), frame.f_lineno)
+            self.report_error("%s raised %s" % (what, raised_text(error)), frame.f_lineno)
             return False
         # A forked child that is not debugged must not wait for a debugger.
         return _getpid() == self.probe.pid
@@ -164,13 +164,6 @@ class LineBreakpoint(object):
             return
         self.has_reported = True
         self.probe.emit("relayError", {"id": self.id, "error": words[:1000], "line": line})
-
-
-def in_words(error):
-    try:
-        return "%s: %s" % (type(error).__name__, error)
-    except Exception:
-        return type(error).__name__
 
 
 class LineBreakpoints(object):

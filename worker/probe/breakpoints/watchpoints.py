@@ -12,7 +12,7 @@ import weakref
 from debug_relay.worker.probe.engine.frames import MONITORED
 from debug_relay.worker.probe.engine.threads import running_frames
 from debug_relay.worker.probe.engine.watched_code import WatchedCode, stop_here, stop_soon
-from debug_relay.worker.probe.runtime.expressions import Expression, base_of
+from debug_relay.worker.probe.runtime.expressions import Expression, base_of, raised_text
 from debug_relay.worker.probe.runtime.muted_output import unmute
 from debug_relay.worker.probe.values.class_facts import key_of
 from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted, View
@@ -115,8 +115,7 @@ class Watchpoints(object):
             point.bind(frame)
             point.look(frame)
         except Exception as error:
-            words = "%s: %s" % (type(error).__name__, error)
-            return {point.id: (_NO_VALUE % words, _OTHER)}
+            return {point.id: (_NO_VALUE % raised_text(error), _OTHER)}
         return {}
 
     @running_frames.steady

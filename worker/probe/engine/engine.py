@@ -331,10 +331,6 @@ class Engine(object):
 
     # -- lines at which pydevd calls the probe
 
-    def lines_of(self, file):
-        """The lines of a file at which pydevd calls the probe already."""
-        return self.db.breakpoints.get(file) or ()
-
     def watch_new_code(self, on):
         """Make pydevd examine new code in files without breakpoints too. It does so while it has a
         function breakpoint; we give it one that names no function.

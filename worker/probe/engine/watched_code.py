@@ -13,11 +13,12 @@ from debug_relay.worker.probe.engine import monitoring_tool
 from debug_relay.worker.probe.engine.frames import MONITORED
 from debug_relay.worker.probe.engine.returns import Profiled
 from debug_relay.worker.probe.engine.threads import running_frames
+from debug_relay.worker.probe.engine.watched_lines import FIRST_OBSERVED
 
 CALLERS = 20  # Frames between a watched function and the watched line that has called it.
 NAME = "relay watch"
 OURS = "'relay:watch_"
-FIRST = (1 << 30) + (1 << 28)  # pydevd's numbers for the lines; those of breakpoints are lower
+FIRST = FIRST_OBSERVED + (1 << 28)  # pydevd's numbers for the lines; those of traces are lower
 
 
 class WatchedCode(object):
@@ -170,13 +171,8 @@ class Tracing(object):
         self.profiled = None
 
     def change(self):
-        watched, engine = self.watched, self.watched.probe.engine
-        rows = [
-            (file, line)
-            for file, lines in watched.lines.items()
-            for line in lines
-            if line not in engine.lines_of(file)
-        ]
+        watched = self.watched
+        rows = [(file, line) for file, lines in watched.lines.items() for line in lines]
         gone, self.places = self.places, ["watch_%d" % (FIRST + at) for at in range(len(rows))]
         put = [(id, file, line) for id, (file, line) in zip(self.places, rows)]
         kept = set(self.places)
@@ -185,7 +181,9 @@ class Tracing(object):
             self.profiled = Profiled(
                 lambda frame, value: watched.at_return(frame), watched.at_entry
             )
-            engine.hooks.around("handle_breakpoint_condition", "watchpoints", self.deciding)
+            watched.probe.engine.hooks.around(
+                "handle_breakpoint_condition", "watchpoints", self.deciding
+            )
         elif not watched.lines:
             self.remove_hook()
 

@@ -13,6 +13,8 @@ from debug_relay.worker.probe.engine.identical_sources import IdenticalSources
 from debug_relay.worker.probe.engine.suspended_coroutines import reach_waiting
 
 TRAP = "'relay:functions'"
+# From this number on, lines are those of traces and watchpoints. Breakpoints have lower numbers.
+FIRST_OBSERVED = 1 << 30
 
 
 class WatchedLines(object):
@@ -70,13 +72,16 @@ class WatchedLines(object):
 
     def tabulate(self, file):
         """The table of one file. pydevd has one breakpoint for each line: the line breakpoint, if
-        any.
+        any. A line of a trace or a watchpoint yields to all others, and is there when they go.
         """
         db = self.probe.engine.db
-        lines = dict((n, self.nothing(n)) for n in self.copies.get(file, ()))
-        lines.update(self.traps.get(file, ()))
         by_id = db.file_to_id_to_line_breakpoint.get(file, {})
-        lines.update((point.line, point) for point in by_id.values())
+        lines, points = {}, {}
+        for number, point in by_id.items():
+            (lines if number >= FIRST_OBSERVED else points)[point.line] = point
+        lines.update((n, self.nothing(n)) for n in self.copies.get(file, ()))
+        lines.update(self.traps.get(file, ()))
+        lines.update(points)
         if lines:
             db.breakpoints[file] = lines
         else:

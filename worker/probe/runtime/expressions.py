@@ -133,3 +133,11 @@ def _field_ending(text, start, end):
 
 def _past_blanks(text, at):
     return at + len(text[at:]) - len(text[at:].lstrip())
+
+
+def raised_text(error):
+    """The type and the message of what an expression has raised; the type alone if that raises."""
+    try:
+        return "%s: %s" % (type(error).__name__, error)
+    except Exception:
+        return type(error).__name__

@@ -1,6 +1,6 @@
 """Records rows of a trace when the program reaches the traced lines.
 
-Every traced line gets a place in the debugger, unless a breakpoint of the user is there already.
+Every traced line gets a place in the debugger, which a breakpoint of the user's there replaces.
 While a trace is on, every breakpoint that is hit comes here, too. A row needs no stop and no
 message: it goes into the ring. The last row may stop its thread exactly there.
 """
@@ -11,6 +11,7 @@ import itertools
 import json
 import time
 
+from debug_relay.worker.probe.engine.watched_lines import FIRST_OBSERVED
 from debug_relay.worker.probe.inspection.evaluation import begun
 from debug_relay.worker.probe.runtime.expressions import Expression
 from debug_relay.worker.probe.runtime.muted_output import unmute
@@ -23,7 +24,6 @@ _ident = _thread.get_ident
 _now = time.monotonic
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 OURS = "'relay:trace_"
-FIRST = 1 << 30  # the debugger's numbers for traced lines; those of breakpoints are lower
 OBJECTS = 1000  # Objects whose last captured values are remembered.
 
 
@@ -91,12 +91,9 @@ class Tracer(object):
         return True
 
     def look(self, trace):
-        """Give the debugger places for the lines; lines with a breakpoint have one already."""
-        rows = []
-        for file, places in trace.lines.items():
-            taken = self.probe.engine.lines_of(file)
-            rows += [(file, line) for line in places if line not in taken]
-        trace.places = ["trace_%d" % (FIRST + at) for at in range(len(rows))]
+        """Give the debugger places for the lines."""
+        rows = [(file, line) for file, places in trace.lines.items() for line in places]
+        trace.places = ["trace_%d" % (FIRST_OBSERVED + at) for at in range(len(rows))]
         put = [(id, file, line) for id, (file, line) in zip(trace.places, rows)]
         self.probe.points.watched_lines.change(put, [])
 
