@@ -211,7 +211,7 @@ def program(lacking, parts, setup):
     signal.alarm(SECONDS)
     load, names, launched, bytecode = parts
     take_away(lacking, names)
-    load.import_pydevd(setup["debugger_parent"], bytecode)
+    load.import_debugger(setup["debugger_parent"], bytecode)
     probe = launched.Launched(setup, bytecode, (__file__,)).connect()
     probe.started = True
     exec(compile(PROGRAM, setup["program"], "exec"), {"__name__": "__main__"})
@@ -241,7 +241,7 @@ def main():
     bring = made["loader"]["loader"](probe["folders"], bytecode, {})
     load, names = bring("engine.loading.load"), bring("engine.names")
     missing, names.missing = names.missing, lambda db=None: ["looked at when one is taken away"]
-    load.import_pydevd(setup["debugger_parent"], bytecode)
+    load.import_debugger(setup["debugger_parent"], bytecode)
     names.missing = missing
     names._SHOWN = len(names.NAMES)
     parts = load, names, bring("lifecycle.launched"), bytecode

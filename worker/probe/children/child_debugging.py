@@ -47,7 +47,7 @@ class ChildDebugging(object):
         """Run in the child after fork(), in its only thread: connect anew."""
         probe, self.probe = self.probe, None
         if probe is not None:
-            probe.children.let_go()
+            probe.children.detach()
         if _thread.get_ident() in self.starting:
             self.starting.clear()
             return

@@ -23,7 +23,7 @@ class ChildProcesses(object):
 
     def watch(self):
         """Report the starts of children, which run without a debugger."""
-        os.register_at_fork(after_in_child=self.let_go)
+        os.register_at_fork(after_in_child=self.detach)
         self.report_starts()
 
     def report_starts(self, family=None):
@@ -81,7 +81,7 @@ class ChildProcesses(object):
             command = words_of(args[0] if "fork_exec" in name else args[1])
         self.probe.emit("relaySubprocess", {"pid": pid, "command": command, "debugged": debugged})
 
-    def let_go(self):
+    def detach(self):
         """Run in the child after fork(), in its only thread: forget the debugger. Takes no lock
         that another thread of the parent may have held.
         """

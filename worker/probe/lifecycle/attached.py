@@ -42,7 +42,7 @@ _EXIT_SECONDS = 3.0  # A program that exits waits this long for the debugger to 
 _TALKS_SECONDS = 5.0  # A worker that was heard within this time counts as alive.
 
 
-def arrive(setup, bytecode, imported):
+def attach(setup, bytecode, imported):
     """Attach. If that fails, undo everything and raise the reason.
 
     Runs in a thread of our own; only one thread at a time runs it. `imported` is called when all
@@ -57,10 +57,10 @@ def arrive(setup, bytecode, imported):
             return  # the payload was run twice
         _end(former)
     before = patched_modules.OriginalState()
-    bring_back = programs_own_copy.set_aside(setup["debugger_parent"])
+    restore_own_copy = programs_own_copy.set_aside(setup["debugger_parent"])
     try:
         earlier.refuse_strange_debugger()
-        debugger.import_pydevd(setup["debugger_parent"], bytecode)
+        debugger.import_debugger(setup["debugger_parent"], bytecode)
         earlier.refuse_strange_debugger()
         imported()
         earlier.refuse_interpreters()
@@ -69,13 +69,13 @@ def arrive(setup, bytecode, imported):
         earlier.clear_remains(before)
         before.look_again()
         before.make_room()
-        attachment = Attachment(held, before, setup, bring_back)
-        bring_back = None  # from here on the attachment does it
+        attachment = Attachment(held, before, setup, restore_own_copy)
+        restore_own_copy = None  # from here on the attachment does it
         attachment.begin()
     finally:
         bytecode.leave()
-        if bring_back is not None:
-            bring_back()
+        if restore_own_copy is not None:
+            restore_own_copy()
 
 
 def _refuse_free_threads():
@@ -107,10 +107,10 @@ def _end(former):
 class Attachment(object):
     """One session in the program, from its attach to its detach."""
 
-    def __init__(self, held, before, setup, bring_back):
+    def __init__(self, held, before, setup, restore_own_copy):
         self.held = held
         self.before = before
-        self.bring_back = bring_back  # the program's own copy of the debugger, if it has one
+        self.restore_own_copy = restore_own_copy  # a copy of the debugger
         self.setup = setup
         self.pid = os.getpid()
         self.engine = self.sock = self.probe = None
@@ -138,7 +138,7 @@ class Attachment(object):
                 self.held[0] = None
                 debugger.forget()
                 patched_modules.restore(self.before, detach.Report().attempt)
-                self.bring_back()
+                self.restore_own_copy()
             elif self.thread.ident is None:
                 self.go()  # no watch thread runs that would do it
             raise
@@ -242,7 +242,7 @@ class Attachment(object):
                 notify = lambda: self.probe.emit("relayEnding", {})  # noqa: E731
             self.engine.unlisten(self)
             try:
-                detach.end_debugger(self.engine, self.sock, report, notify, self.bring_back)
+                detach.end_debugger(self.engine, self.sock, report, notify, self.restore_own_copy)
             finally:
                 if self.probe is not None:
                     del self.probe.retracing.others[:]
@@ -262,9 +262,9 @@ class Attachment(object):
             report.attempt("tracing", tracing.stop_in_child)
             report.attempt("debugger", debugger.forget)
         else:
-            self.probe.children.let_go()
+            self.probe.children.detach()
         patched_modules.restore(self.before, report.attempt)
-        self.bring_back()
+        self.restore_own_copy()
 
 
 def tracked(answers, original):

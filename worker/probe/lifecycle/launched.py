@@ -88,4 +88,4 @@ class Launched(object):
             debugger.forget()  # the worker has stopped listening
             return
         program_end.shut(probe.engine)
-        probe.children.let_go()
+        probe.children.detach()

@@ -223,7 +223,7 @@ def _launched(setup, text):
     debugger, greenlets = load("engine.loading.load"), load("engine.gevent_support")
     arguments = [setup["target"]] + setup["args"]
     gevent = greenlets.are_expected(text or b"", arguments) and greenlets.SETTING
-    debugger.import_pydevd(setup["debugger_parent"], bytecode, gevent)
+    debugger.import_debugger(setup["debugger_parent"], bytecode, gevent)
     _OWN.update(greenlets.copies())
     hidden = (os.path.abspath(__file__),)
     return load("lifecycle.launched").Launched(setup, bytecode, hidden)

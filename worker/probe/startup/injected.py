@@ -69,8 +69,8 @@ class ImportGuard(object):
     removed.
     """
 
-    def __init__(self, arrival):
-        self.arrival = arrival
+    def __init__(self, attempt):
+        self.attempt = attempt
         self.lock = _thread.allocate_lock()
         self.lock.acquire()
         posix.register_at_fork(before=self.wait, after_in_child=self.in_child)
@@ -87,9 +87,9 @@ class ImportGuard(object):
 
     def in_child(self):
         self.over()
-        arrival, self.arrival = self.arrival, None
-        if arrival is not None and arrival.pace is not None:
-            arrival.pace["in_child"]()
+        attempt, self.attempt = self.attempt, None
+        if attempt is not None and attempt.pace is not None:
+            attempt.pace["in_child"]()
 
 
 class Gate(object):
@@ -114,7 +114,7 @@ class Gate(object):
         self.lock.release()
 
 
-class Arrival(object):
+class Attempt(object):
     """One worker's attach, done by a thread that the program's main thread starts."""
 
     def __init__(self, setup, texts, status):
@@ -144,7 +144,7 @@ class Arrival(object):
 
     def start(self):
         """Runs outside the main thread, which may hold locks of `threading`."""
-        comes = False
+        is_started = False
         self.starting = _thread.get_native_id()
         try:
             if not self.status.is_waited_for():
@@ -154,17 +154,17 @@ class Arrival(object):
             # up as often, and takes it back at once, would make us wait for seconds.
             self.pace = self.executed("switch_interval")
             # `daemon` is given, or `threading` would make an entry for this thread to look it up.
-            thread = threading.Thread(target=self.come, name="debug relay arrives", daemon=True)
+            thread = threading.Thread(target=self.attach, name="debug relay arrives", daemon=True)
             thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
             with self.pace["Pace"]():
                 thread.start()
-            comes = True
+            is_started = True
         except BaseException as error:
             self.status.refuse(reason(error), named(error))
         finally:
-            comes or self.imported()
+            is_started or self.imported()
 
-    def come(self):
+    def attach(self):
         # The program may have all its new threads traced and profiled: this thread is not one.
         if sys.gettrace() is not None:
             sys.settrace(None)
@@ -181,7 +181,7 @@ class Arrival(object):
                     )
                     load = self.executed("loader")["loader"](probe["folders"], bytecode, own)
                     del probe
-                    load("lifecycle.attached").arrive(self.setup, bytecode, self.imported)
+                    load("lifecycle.attached").attach(self.setup, bytecode, self.imported)
         except BaseException as error:
             why = reason(error)
             self.status.refuse(why, traceback_of(error) if why == "failed" else str(error))
@@ -240,7 +240,7 @@ try:
     if posix.getpid() == setup["pid"] and _status.is_waited_for():  # noqa: F821  given
         import threading
 
-        Arrival(setup, texts, _status).begin()  # noqa: F821  given
+        Attempt(setup, texts, _status).begin()  # noqa: F821  given
     else:
         _status.close()
 except BaseException as error:

@@ -32,7 +32,7 @@ def keep_bytecode(parent, bytecode):
     bytecode.watch(os.path.join(parent, "debugpy"), _MODULES)
 
 
-def import_pydevd(parent, bytecode, switch=None):
+def import_debugger(parent, bytecode, switch=None):
     """Import pydevd of the debugpy in `parent`, unless the program has loaded one.
 
     `switch` is one more of pydevd's settings to turn on.

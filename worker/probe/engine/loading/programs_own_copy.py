@@ -1,4 +1,4 @@
-"""Sets a debugpy that the program has loaded and does not use aside while the relay is attached.
+"""Sets a debugpy aside that the program has loaded and does not use, while the relay is attached.
 
 A Jupyter kernel loads a debugpy of its own at its start. That one is compiled, or of another
 version: the probe would find other internals than those it is written for.
@@ -20,13 +20,13 @@ def set_aside(parent):
     others = _take_out()
     sys.modules.update(vars(theirs).get(_OURS, {}))
 
-    def bring_back():
+    def restore():
         if others:  # a child that is forked right after this does it again
             vars(theirs)[_OURS] = _take_out()
             sys.modules.update(others)
             others.clear()
 
-    return bring_back
+    return restore
 
 
 def _nothing():
