@@ -63,7 +63,7 @@ NO_BOUNDS = {
     "worker/probe/inspection/exception_details.py": "_PLAIN",
     "worker/probe/lifecycle/attached.py": "_RDHUP",
     "worker/probe/tracing/ring_writer.py": "HEADER RECORD PAD",
-    "worker/probe/tracing/trace.py": "FIRST",
+    "worker/probe/engine/watched_lines.py": "FIRST_OBSERVED",
     "worker/probe/engine/watched_code.py": "FIRST",
     "worker/probe/engine/fast_locals.py": "_OPTIMIZED _FRAME_3_11 _LOCALS_3_11",
     "worker/probe/engine/with_blocks.py": "_FRAME _LOCALS _SELF _TYPE _BLOCK _BLOCKS _COUNT _TAGS",
