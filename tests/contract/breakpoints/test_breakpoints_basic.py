@@ -492,6 +492,7 @@ def test_set_and_removed_while_the_program_runs_in_a_hot_loop(
         assert session.status()["status"] == "running"
 
 
+@pytest.mark.one_python
 def test_breakpoints_in_imported_modules_and_odd_file_names(
     relay: Client, source: Callable[..., Source], python: str, tmp_path: Path
 ) -> None:

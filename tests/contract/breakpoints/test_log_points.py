@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.relay import eventually
 from tests.kit.source import Source
@@ -19,6 +21,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.one_python
 def test_log_points_write_and_never_stop(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:

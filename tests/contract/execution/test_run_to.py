@@ -60,7 +60,10 @@ def test_once_and_no_list_knows_of_it(relay: Client, source: Write, python: str)
         assert answer["stop"]["hit_breakpoints"] == []
         answer = run_to(session, program["end"])
         assert (answer["reached"], session.value("total")) == (True, "20")
-        assert session.resume()["exit_code"] == 0
+        # The end comes first.
+        answer = run_to(session, program["inside"])
+        assert (answer["status"], answer["completed"]) == ("terminated", True)
+        assert (answer["reached"], answer["exit_code"]) == (False, 0)
         assert session.printed("stdout") == "20\n"
 
 
@@ -85,27 +88,6 @@ def test_a_breakpoint_on_the_same_line_keeps_its_own_mind(
         assert session.resume()["exit_code"] == 0
 
 
-def test_another_stop_ends_it(relay: Client, source: Write, python: str) -> None:
-    program = source(PROGRAM)
-    with relay.session(python_path=python) as session:
-        stopped_at(session, program, "begin")
-        breakpoint = session.break_at(program, program["last"])
-        answer = run_to(session, program["end"])
-        assert (answer["completed"], answer["reached"]) == (True, False)
-        assert answer["stop_reason"] == "breakpoint"
-        session.delete(f"/breakpoints/{breakpoint['id']}").ok()
-        assert session.resume()["status"] == "terminated"  # and did not stop at its end
-
-
-def test_the_end_comes_first(relay: Client, source: Write, python: str) -> None:
-    program = source(PROGRAM)
-    with relay.session(python_path=python) as session:
-        stopped_at(session, program, "end")
-        answer = run_to(session, program["inside"])
-        assert (answer["status"], answer["completed"]) == ("terminated", True)
-        assert (answer["reached"], answer["exit_code"]) == (False, 0)
-
-
 def test_it_goes_on_when_the_time_is_up(relay: Client, source: Write, python: str) -> None:
     program = source("x = 1  # @begin\ninput()\nx = 2  # @after\n")
     with relay.session(python_path=python) as session:
@@ -120,9 +102,11 @@ def test_it_goes_on_when_the_time_is_up(relay: Client, source: Write, python: st
         assert session.line() == program["after"]
 
 
-def test_lines_are_judged_as_those_of_breakpoints(relay: Client, source: Write) -> None:
+def test_lines_are_judged_as_those_of_breakpoints_and_another_stop_ends_it(
+    relay: Client, source: Write, python: str
+) -> None:
     program = source(PROGRAM)
-    with relay.session() as session:
+    with relay.session(python_path=python) as session:
         stopped_at(session, program, "begin")
 
         def refused(code: str, **body: Any) -> Any:
@@ -135,8 +119,13 @@ def test_lines_are_judged_as_those_of_breakpoints(relay: Client, source: Write) 
         session.post("/run-to", {"line": 0}).refused("INVALID_REQUEST", 400)
         assert session.line() == program["begin"]
         assert session.status()["stop_id"] == 1
-        run_to(session, program["prints"])
-        session.resume()
+        # Another stop ends it, and it does not stop at its line later.
+        breakpoint = session.break_at(program, program["last"])
+        answer = run_to(session, program["end"])
+        assert (answer["completed"], answer["reached"]) == (True, False)
+        assert answer["stop_reason"] == "breakpoint"
+        session.delete(f"/breakpoints/{breakpoint['id']}").ok()
+        assert session.resume()["status"] == "terminated"
         session.post("/run-to", {"line": 1}).refused("INVALID_SESSION_STATE", 409)
 
 

@@ -88,6 +88,12 @@ def test_a_stop_halts_one_thread_and_the_others_run_on(nonstop: Any) -> None:
     eventually(lambda: count(session, "second", first) > before + 3, what="the other counts on")
     (event,) = session.events("stopped")
     assert event["body"]["all_threads_stopped"] is False
+    # All of them go on, and a pause halts all.
+    session.delete("/breakpoints").ok()
+    assert session.resume(wait=0)["status"] == "running"
+    assert session.post("/pause").ok()["status"] == "paused"
+    eventually(lambda: len(session.status()["stopped_threads"]) == 3, what="all of them stand")
+    session.post("/pause").refused("INVALID_SESSION_STATE", 409)
     let_end(session, first)
 
 
@@ -148,16 +154,6 @@ def test_a_running_thread_is_looked_at_live_and_paused_alone(nonstop: Any) -> No
     assert session.get(f"/threads/{second}/stacktrace").ok()["live"] is False
     error = session.post(f"/threads/{second}/pause").refused("INVALID_SESSION_STATE", 409)
     assert error["details"]["required_state"] == "running"
-    let_end(session, first)
-
-
-def test_pausing_all_and_continuing_all(nonstop: Any) -> None:
-    session, _program, first = nonstop
-    session.delete("/breakpoints").ok()
-    assert session.resume(wait=0)["status"] == "running"
-    assert session.post("/pause").ok()["status"] == "paused"
-    eventually(lambda: len(session.status()["stopped_threads"]) == 3, what="all of them stand")
-    session.post("/pause").refused("INVALID_SESSION_STATE", 409)
     let_end(session, first)
 
 

@@ -96,12 +96,19 @@ def test_causes_and_contexts(relay: Client, source: Write, python: str) -> None:
                 fourth() if hide else third()
             except Exception:
                 raise ValueError("top")
-        import sys
-        fifth(len(sys.argv) > 1)
+        import threading
+        hides = threading.Thread(target=fifth, args=(True,))
+        hides.start()
+        hides.join()
+        fifth(False)
         """
     )
     with relay.session(python_path=python) as session:
         told = stopped_at(session, program)
+        assert [one["message"] for one in told["chain"]] == ["hidden context"]
+        assert told["chain_truncated"] is False
+        assert session.resume()["stop_reason"] == "exception"
+        told = session.get("/exception").ok()
         chain = [(one["relation"], one["type"], one["message"]) for one in told["chain"]]
         assert chain == [
             ("context", "IndexError", "list index out of range"),
@@ -115,34 +122,34 @@ def test_causes_and_contexts(relay: Client, source: Write, python: str) -> None:
         places = [text.index(words) for words in ("'first'", "direct cause", "OSError: second")]
         places += [text.index("During handling", places[-1]), text.index("ValueError: top")]
         assert places == sorted(places)
-    with relay.session(python_path=python) as session:
-        told = stopped_at(session, program, args=["hide"])
-        assert [one["message"] for one in told["chain"]] == ["hidden context"]
-        assert told["chain_truncated"] is False
 
 
 def test_chains_in_a_circle_and_without_end(relay: Client, source: Write, python: str) -> None:
     program = source(
         """
-        import sys
-        first, second = ValueError("a"), ValueError("b")
-        first.__cause__, second.__context__ = second, first
-        if len(sys.argv) > 1:
+        import threading
+        def endless():
             first = last = ValueError(0)
             for n in range(1, 5000):
                 last.__context__ = ValueError(n)
                 last = last.__context__
+            raise first
+        thread = threading.Thread(target=endless)
+        thread.start()
+        thread.join()
+        first, second = ValueError("a"), ValueError("b")
+        first.__cause__, second.__context__ = second, first
         raise first
         """
     )
     with relay.session(python_path=python) as session:
         told = stopped_at(session, program)
-        assert [one["message"] for one in told["chain"]] == ["b"]
-        assert told["chain_truncated"] is False
-    with relay.session(python_path=python) as session:
-        told = stopped_at(session, program, args=["long"])
         assert [one["message"] for one in told["chain"]] == [str(n) for n in range(1, 21)]
         assert told["chain_truncated"] is True
+        assert session.resume()["stop_reason"] == "exception"
+        told = session.get("/exception").ok()
+        assert [one["message"] for one in told["chain"]] == ["b"]
+        assert told["chain_truncated"] is False
 
 
 def test_a_deep_stack_is_cut_in_the_middle(relay: Client, source: Write, python: str) -> None:
