@@ -23,6 +23,7 @@ from debug_relay.supervisor.operations.create_and_start import create_and_start
 from debug_relay.supervisor.operations.run import Runs
 from debug_relay.supervisor.operations.worker_calls import FORMAT, WorkerCalls
 from debug_relay.supervisor.processes.listing import Processes
+from debug_relay.supervisor.sessions.mirror import has_label
 from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.storage.breakpoint_profiles import Profiles
 
@@ -85,9 +86,7 @@ class SessionHandlers:
     async def _list(self, params: sessions.ListSessions, caller: Caller) -> Struct:
         shown = [session.present() for session in reversed(self._registry.sessions.values())]
         shown = [one for one in shown if params.status in (None, one.status)]
-        if params.label is not None:
-            key, _, value = params.label.partition("=")
-            shown = [one for one in shown if one.config.labels.get(key) == value]
+        shown = [one for one in shown if has_label(one, params.label)]
         page = shown[params.offset : params.offset + params.limit]
         return sessions.SessionList(
             items=[_item(one) for one in page],

@@ -18,7 +18,7 @@ from debug_relay.protocol.models.output_events import (
 )
 from debug_relay.protocol.refusals import Problem
 from debug_relay.supervisor.output.pages import numbers
-from debug_relay.supervisor.sessions.mirror import Session
+from debug_relay.supervisor.sessions.mirror import Session, has_label
 from debug_relay.supervisor.sessions.registry import Registry
 
 _MOST_SESSIONS: Final = 32  # Sessions of one call: their cursors together fit into a request line.
@@ -76,7 +76,7 @@ class SeveralSessions:
         while not page.events and loop.time() < deadline and named <= page.statuses.keys():
             if page.has_more and page.next_cursor != came_from:
                 await asyncio.sleep(0)
-            elif not await _any_news(
+            elif not await _has_more(
                 self._chosen(params, page), self._registry, deadline, touches=_names_some(params)
             ):
                 break
@@ -96,10 +96,7 @@ class SeveralSessions:
             found = known if known is not None else [self._registry.get(id) for id in ids]
         else:
             found = list(self._registry.sessions.values())
-        if params.label is not None:
-            key, _, value = params.label.partition("=")
-            found = [one for one in found if one.state.config.labels.get(key) == value]
-        found = [one for one in found if not one.closed]
+        found = [one for one in found if has_label(one.state, params.label) and not one.closed]
         if len(found) > _MOST_SESSIONS:
             raise RelayError(
                 Code.INVALID_PARAMETER,
@@ -117,7 +114,7 @@ def _names_some(params: GetAllEvents) -> bool:
     return params.sessions is not None or params.label is not None
 
 
-async def _any_news(
+async def _has_more(
     sessions: Iterable[Session], registry: Registry, deadline: float, *, touches: bool
 ) -> bool:
     """Whether any of the sessions has more to read, or another one came, before the deadline."""

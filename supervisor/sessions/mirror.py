@@ -379,3 +379,11 @@ class Session:
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def has_label(shown: SessionState, label: str | None) -> bool:
+    """Whether the session has the label, `key=value`; without one every session fits."""
+    if label is None:
+        return True
+    key, _, value = label.partition("=")
+    return shown.config.labels.get(key) == value

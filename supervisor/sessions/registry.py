@@ -18,7 +18,6 @@ from typing import Final
 
 from debug_relay.protocol import state
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.blueprint import SessionRecord
 from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.fields import SessionParams
 from debug_relay.protocol.models.sessions import Blueprint, SessionDeleted
@@ -31,31 +30,24 @@ from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.output import history
-from debug_relay.supervisor.sessions import held_lease
+from debug_relay.supervisor.sessions.adoption import Adoption
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks, outcome
 from debug_relay.supervisor.sessions.deletion import Deletions, sweep_up
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.quota import Quota
-from debug_relay.supervisor.sessions.restore import (
-    holds_what_was_set_aside,
-    read_record,
-    record_end,
-    state_without_worker,
-)
+from debug_relay.supervisor.sessions.restore import read_record, record_end
 from debug_relay.supervisor.sessions.retirement import Retirement
 from debug_relay.supervisor.sessions.worker_link import LinkLost
 from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.workers import intent
 from debug_relay.supervisor.workers.child_process import Child
-from debug_relay.supervisor.workers.spawn import living_worker, spawn_worker
+from debug_relay.supervisor.workers.spawn import spawn_worker
 from debug_relay.supervisor.workers.start_capacity import StartCapacity
 from debug_relay.supervisor.workers.start_params import StartParams
 from debug_relay.supervisor.workers.zygote import Zygote
 
 _log: Final = Log(__name__)
 _CONNECT_SECONDS: Final = 5.0  # The supervisor connects to a new worker within this time.
-# The supervisor connects to the worker of an earlier relay within this time.
-_ADOPT_SECONDS: Final = 2.0
 _DRAW_SECONDS: Final = 10.0  # A worker answers with its session's blueprint within this time.
 # Workers that are being started have this long to end when the relay stops.
 _BIRTH_SECONDS: Final = 2.0
@@ -298,14 +290,7 @@ class Registry:
 
     async def adopt(self) -> None:
         """Adopts living workers of the last supervisor, and restores sessions from records."""
-        found: dict[str, Path] = {}
-        for run_dir in (self.directories.run_dir, *self.directories.earlier_run_dirs):
-            for folder in run_dir.glob("sess_*"):
-                found.setdefault(folder.name, folder)
-        await asyncio.gather(*(self._adopt_one(folder) for folder in found.values()))
-        for record in self.directories.sessions.glob("sess_*"):
-            if record.name not in self.sessions:
-                await self._adopt_one(self.directories.run_dir / record.name)  # its rings are gone
+        await Adoption(self, self.directories).adopt_all()
         by_age = sorted(self.sessions.values(), key=lambda one: one.state.created_at)
         self.sessions = {session.id: session for session in by_age}
         for session in by_age:
@@ -314,50 +299,6 @@ class Registry:
                 self._unanswered[request.name] = session, request.began
         self._forget_old()
         self._retirement.start()
-
-    async def _adopt_one(self, folder: Path) -> None:
-        kept = self.directories.sessions / folder.name
-        record = read_record(kept)
-        child = living_worker(folder)
-        if child is not None and await self._adopt_living(folder, child, record):
-            return
-        session = Session(folder.name, folder, self)
-        await sweep_up(session.id)
-        timed_out = record is not None and record.state.end_reason == "timeout"
-        if timed_out:
-            self._expire(session.id)
-        if record is None or timed_out:
-            shutil.rmtree(folder, ignore_errors=True)
-            if not holds_what_was_set_aside(kept):
-                shutil.rmtree(kept, ignore_errors=True)
-            return
-        session.take_record(state_without_worker(record), record.events_end)
-        session.runtime_seconds = round(record.runtime_seconds, 3)
-        if session.state.status is State.TERMINATED:
-            session.lease = held_lease.read(folder)
-        self.sessions[session.id] = session
-        if child is not None and record.state.end_reason is None:
-            # The worker died while we adopted it, and was not about to end.
-            session.fail(record.state, child.exit_status)
-            self.background.begin(self._record_failure(session))
-        _log.info("session.returned", session_id=session.id, status=session.state.status)
-
-    async def _adopt_living(self, folder: Path, child: Child, record: SessionRecord | None) -> bool:
-        """Adopts a worker; whether it lives. If it does not answer now, we connect once it does."""
-        session = Session(folder.name, folder, self)
-        try:
-            await session.worker.connect(child, _ADOPT_SECONDS)
-        except (OSError, LinkLost, RelayError) as error:
-            why = str(error) or type(error).__name__
-            _log.warning("session.not_adopted", session_id=session.id, error=why)
-            if child.ended or record is None:
-                await session.close()
-                return not child.ended
-            session.take_record(record.state, record.events_end)
-            session.worker.unresponsive = True
-        self.sessions[session.id] = session
-        _log.info("session.adopted", session_id=session.id, pid=child.pid)
-        return True
 
     # -- ending
 
@@ -391,16 +332,16 @@ class Registry:
             exit_code=shown.worker_exit_code,
         )
         if shown.end_reason == "timeout":
-            self._expire(session.id)
+            self.expire(session.id)
             self.sessions.pop(session.id, None)
             session.end_streams()
             self._remove_folders(session)
         self.background.begin(sweep_up(session.id))
         if shown.status is State.FAILED:
-            self.background.begin(self._record_failure(session))
+            self.background.begin(self.record_failure(session))
         self._forget_old()
 
-    async def _record_failure(self, session: Session) -> None:
+    async def record_failure(self, session: Session) -> None:
         """Writes the failure into the record, because the worker cannot."""
         # If worker and relay are killed together, the relay may end last. Then the session has not
         # failed, and the next relay restores it.
@@ -416,7 +357,8 @@ class Registry:
         if self.sessions.get(session.id) is not session:
             self._remove_folders(session)  # it was deleted while we wrote
 
-    def _expire(self, id: str) -> None:
+    def expire(self, id: str) -> None:
+        """Remember for a while that the session timed out, for callers who still know its id."""
         self._expired[id] = time.monotonic() + self.settings.sessions.tombstone
 
     def _forget_old(self) -> None:

@@ -43,7 +43,7 @@ class BreakpointSync:
 
     # -- sending
 
-    def _way_to(self, server: DebugServer) -> ProbeSync | PlainSync:
+    def _sync_of(self, server: DebugServer) -> ProbeSync | PlainSync:
         return self._by_probe if server.engine.can.decide_stops else self._by_dap
 
     def probed(self) -> list[DebugServer]:
@@ -61,7 +61,7 @@ class BreakpointSync:
 
     async def begin(self, server: DebugServer) -> None:
         """Send all breakpoints to a debug server that has none yet."""
-        await self._way_to(server).begin(server)
+        await self._sync_of(server).begin(server)
 
     async def set(self, entries: Iterable[Entry], fresh: Set[str] = frozenset()) -> None:
         """Sends the present state of these breakpoints; the `fresh` ones count from zero."""
@@ -70,7 +70,7 @@ class BreakpointSync:
         async def send(server: DebugServer) -> None:
             # Entries are looked up for each server: sending to the one before may have taken time.
             known = [self._table.one(id) for id in ids if id in self._table]
-            await self._way_to(server).set(server, known, fresh)
+            await self._sync_of(server).set(server, known, fresh)
 
         await self._changes.make(send, ids)
 
@@ -86,12 +86,12 @@ class BreakpointSync:
 
     async def forget(self, entries: list[Entry]) -> None:
         """Remove entries from the programs; the table has them no more."""
-        await self._changes.make(lambda server: self._way_to(server).forget(server, entries))
+        await self._changes.make(lambda server: self._sync_of(server).forget(server, entries))
 
     async def suspend(self, on: bool) -> None:
         """Suspend all breakpoints in all programs, or end that."""
         self._table.suspended = on
-        await self._changes.make(lambda server: self._way_to(server).suspend(server))
+        await self._changes.make(lambda server: self._sync_of(server).suspend(server))
 
     # -- requests to the programs that have the probe
 
