@@ -31,7 +31,7 @@ PROGRAM = """
 # These come when they come, and have tests of their own.
 AT_ANY_TIME: Final = ("module", "thread", "output")
 # What differs from run to run.
-MASKED: Final = re.compile(r"(sess_\w+|/tmp/[\w./-]+/)")
+MASKED: Final = re.compile(r"(sess_\w+|/(?:tmp|dev/shm)/[\w./-]+/)")
 
 
 def vs_code(ide: Ide, path: str, program: Source) -> None:
