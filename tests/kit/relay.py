@@ -196,7 +196,7 @@ def marked(session_id: str) -> list[psutil.Process]:
     return found
 
 
-def eventually(condition: Callable[[], object], timeout: float = 10.0, what: str = "") -> object:
+def eventually(condition: Callable[[], object], timeout: float = 20.0, what: str = "") -> object:
     """For facts of the kernel that give no event: look until it is so, within a bound.
 
     The longer it has taken, the longer the pause: a look may take as much processor time as what
