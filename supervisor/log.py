@@ -35,6 +35,7 @@ _TEXT_CHARACTERS: Final = 16 * 1024  # One text in a line of the log.
 _DEEPEST: Final = 6  # Levels of one value in a line of the log.
 _RESERVED: Final = frozenset({"ts", "level", "event", "logger", "exception"})
 _TOP: Final = "debug_relay"
+DROPPED: Final = "log.dropped"  # the event of the line that says how many were lost
 
 Level = Literal["debug", "info", "warning", "error"]
 Style = Literal["json", "text"]
@@ -147,39 +148,36 @@ def _quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-class LineWriter(logging.Handler):
+class LineWriter:
     """Writes lines to one destination, in a thread of its own."""
 
     def __init__(
         self,
-        line: Callable[[logging.LogRecord], bytes],
+        dropped: Callable[[int], bytes],
         write: Callable[[bytes], None],
         linger: float = 0.0,
     ) -> None:
-        """With `linger` the thread waits that long for further lines and writes them together: a
-        thread that wakes for each line takes processor time from the call that the line is about.
+        """`dropped` makes the line that says how many were lost. With `linger` the thread waits
+        that long for further lines and writes them together: a thread that wakes for each line
+        takes processor time from the call that the line is about.
         """
-        super().__init__()
         self._linger = linger
-        self._line = line
+        self._dropped = dropped
         self._write = write
-        # Lines that were lost. Only `emit` counts `_refused`; only the thread counts the others.
+        # Lines that were lost. Only `put` counts `_refused`; only the thread counts the others.
         self._refused = self._failed = self._reported = 0
         self._given_up = self._finished = False
         self._waiting: queue.Queue[bytes | None] = queue.Queue(_QUEUED_LINES)
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def put(self, line: Callable[[], bytes]) -> None:
+        """Has the line written that this function makes."""
         try:
-            self._waiting.put_nowait(self._line(record))
+            self._waiting.put_nowait(line())
         except Exception:
-            # The queue is full, or the record cannot be formatted. The next line has the count.
+            # The queue is full, or the line cannot be made. The next line has the count.
             self._refused += 1
-
-    def close(self) -> None:
-        self.finish(timeout=1.0)
-        super().close()
 
     def finish(self, timeout: float) -> bool:
         """Writes the waiting lines within `timeout`; whether all of them were written."""
@@ -223,8 +221,29 @@ class LineWriter(logging.Handler):
         if not lost:
             return b""
         self._reported += lost
-        record = logging.LogRecord(_TOP, logging.WARNING, "", 0, "log.dropped", None, None)
-        record.fields = {"lines": lost}
+        return self._dropped(lost)
+
+
+class _Handler(logging.Handler):
+    """Passes the records of Python's logging to a destination."""
+
+    def __init__(
+        self, line: Callable[[logging.LogRecord], bytes], write: Callable[[bytes], None]
+    ) -> None:
+        super().__init__()
+        self._line = line
+        self.writer = LineWriter(self._dropped, write)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.writer.put(lambda: self._line(record))
+
+    def close(self) -> None:
+        self.writer.finish(timeout=1.0)
+        super().close()
+
+    def _dropped(self, lines: int) -> bytes:
+        record = logging.LogRecord(_TOP, logging.WARNING, "", 0, DROPPED, None, None)
+        record.fields = {"lines": lines}
         return self._line(record)
 
 
@@ -294,7 +313,7 @@ class LogOutput:
 
     def __init__(self, level: Level, style: Style, file: Path | None, stderr: int | None) -> None:
         self.file: Path | None = None
-        self._writers: list[LineWriter] = []
+        self._handlers: list[_Handler] = []
         self._rotating: RotatingFile | None = None
         self._root = logging.getLogger()
         self._root_level = self._root.level
@@ -303,13 +322,13 @@ class LogOutput:
         self.set_level(level)
         if stderr is not None:
             line = json_line if style == "json" else text_line
-            self._add(LineWriter(line, lambda data: _write_to(stderr, data)))
+            self._add(_Handler(line, lambda data: _write_to(stderr, data)))
         if file is not None:
             self._add_file(file)
 
-    def _add(self, writer: LineWriter) -> None:
-        self._writers.append(writer)
-        self._root.addHandler(writer)
+    def _add(self, handler: _Handler) -> None:
+        self._handlers.append(handler)
+        self._root.addHandler(handler)
 
     def _add_file(self, file: Path) -> None:
         try:
@@ -318,7 +337,7 @@ class LogOutput:
             Log(__name__).warning("log.file_failed", path=file, reason=error.strerror)
             return
         self.file = file
-        self._add(LineWriter(json_line, self._rotating.write))
+        self._add(_Handler(json_line, self._rotating.write))
         if moved_to := self._rotating.moved_aside:
             Log(__name__).error("log.no_file", path=file, moved_to=moved_to)
 
@@ -328,16 +347,16 @@ class LogOutput:
     def close(self) -> None:
         """Writes the waiting lines, for a second at most for each destination."""
         written = True
-        for writer in self._writers:
-            self._root.removeHandler(writer)
-            written = writer.finish(timeout=1.0) and written
-            writer.close()
+        for handler in self._handlers:
+            self._root.removeHandler(handler)
+            written = handler.writer.finish(timeout=1.0) and written
+            handler.close()
         self._root.setLevel(self._root_level)
         logging.getLogger(_TOP).setLevel(logging.NOTSET)
         if self._rotating is not None and written:
             self._rotating.close()
             self._rotating = None
-        self._writers.clear()
+        self._handlers.clear()
 
 
 def start(level: Level, style: Style, file: Path | None = None) -> LogOutput:

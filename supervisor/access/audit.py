@@ -9,7 +9,6 @@ are hidden; of a program's standard input the log has only the length.
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +19,8 @@ from debug_relay.protocol.models.blueprint import given_fields
 from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.operation_row import Operation
 from debug_relay.protocol.secrets import HIDDEN, looks_secret, masked_arguments
-from debug_relay.protocol.wire.envelope import timestamp_of
-from debug_relay.supervisor.log import LineWriter, Log, RotatingFile, in_json, redact
+from debug_relay.protocol.wire.envelope import timestamp
+from debug_relay.supervisor.log import DROPPED, LineWriter, Log, RotatingFile, in_json, redact
 from debug_relay.supervisor.setup_error import SetupError
 
 _log: Final = Log(__name__)
@@ -61,7 +60,9 @@ class Audit:
     def __init__(self, file: RotatingFile | None, path: Path) -> None:
         self._file = file
         self._path = path
-        self._writer = LineWriter(_line, file.write, _LINGER_SECONDS) if file is not None else None
+        self._writer = (
+            LineWriter(_dropped, file.write, _LINGER_SECONDS) if file is not None else None
+        )
 
     @classmethod
     def open(cls, configured: str | None, usual: Path) -> Audit:
@@ -95,9 +96,7 @@ class Audit:
 
     def _write(self, operation: str, fields: dict[str, Any]) -> None:
         assert self._writer is not None
-        record = logging.LogRecord(__name__, logging.INFO, "", 0, operation, None, None)
-        record.fields = fields
-        self._writer.emit(record)
+        self._writer.put(lambda: _line(operation, fields))
 
     def warning(self) -> str | None:
         """For `/health`."""
@@ -112,7 +111,6 @@ class Audit:
             return
         if self._writer.finish(timeout=1.0):
             self._file.close()
-        self._writer.close()
         self._writer = None
 
 
@@ -174,7 +172,9 @@ def _cut(value: Any) -> Any:
     return [_cut(item) for item in value] if isinstance(value, list) else value
 
 
-def _line(record: logging.LogRecord) -> bytes:
-    fields: dict[str, Any] = getattr(record, "fields", {})
-    line = {"ts": timestamp_of(record.created), "operation": record.getMessage(), **fields}
-    return in_json(line)
+def _line(operation: str, fields: Mapping[str, Any]) -> bytes:
+    return in_json({"ts": timestamp(), "operation": operation, **fields})
+
+
+def _dropped(lines: int) -> bytes:
+    return _line(DROPPED, {"lines": lines})

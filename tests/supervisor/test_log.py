@@ -215,7 +215,7 @@ def test_reader_that_stands_still_holds_nobody(pipe: Pipe, tmp_path: Path):
     for number in range(3000):
         log.info("line", number=number, text="x" * 1000)
     assert time.monotonic() - began < 5
-    stderr = output._writers[0]
+    stderr = output._handlers[0].writer
     assert stderr._refused > 0
     # Read until the writer has caught up: the gap is told where it was.
     seen = b""
@@ -232,7 +232,7 @@ def test_stuck_stderr_bounds_the_close(pipe: Pipe):
     output = LogOutput("info", "json", None, pipe.writer)
     for _ in range(200):
         log.info("line", text="x" * 1000)
-    (stderr,) = output._writers
+    stderr = output._handlers[0].writer
     began = time.monotonic()
     output.close()
     assert time.monotonic() - began < 3
@@ -258,7 +258,7 @@ def test_full_disk_drops_lines_and_tells_how_many(pipe: Pipe):
     output = LogOutput("info", "json", None, full)
     log.info("lost")
     deadline = time.monotonic() + 5
-    while not output._writers[0]._failed and time.monotonic() < deadline:
+    while not output._handlers[0].writer._failed and time.monotonic() < deadline:
         time.sleep(0.001)
     os.dup2(pipe.writer, full)
     log.info("kept")
