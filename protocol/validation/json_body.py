@@ -187,6 +187,8 @@ class _Twice:
 
 
 def _given_twice(text: str) -> list[Problem]:
+    if text.count(":") < 2:  # one behind each name
+        return []
     is_any = False
 
     def marked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

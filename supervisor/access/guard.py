@@ -185,10 +185,7 @@ class Guard:
         """Accepts only a page that was loaded from the Host that it calls. A page from another port
         of this machine is another program's.
         """
-        host = host.lower()
-        own = {f"http://{host}"} if self._is_ours(host) else set()
-        if own and host.removesuffix(f":{_port_of(host)}") not in _LOOPBACK:
-            own.add(f"https://{host}")  # A proxy in front of the relay speaks TLS.
+        own = self._origins(host.lower()) if headers else set()
         if headers and (len(headers) > 1 or headers[0].lower() not in own):
             origin = ", ".join(_shown(header) for header in headers[:5])
             self._refuse_page(f"The request comes from a web page of {origin}.", origin=origin)
@@ -196,6 +193,14 @@ class Guard:
         if site not in ("none", "same-origin"):
             site = _shown(site)
             self._refuse_page(f"The request comes from a {site} web page.", sec_fetch_site=site)
+
+    def _origins(self, host: str) -> set[str]:
+        """The origins of pages that were loaded from this Host."""
+        if not self._is_ours(host):
+            return set()
+        if host.removesuffix(f":{_port_of(host)}") in _LOOPBACK:
+            return {f"http://{host}"}
+        return {f"http://{host}", f"https://{host}"}  # A proxy in front of the relay speaks TLS.
 
     def _refuse_page(self, message: str, **details: str) -> None:
         raise RelayError(

@@ -8,8 +8,7 @@ long ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Final
 
 from debug_relay.protocol.errors import Code, RelayError
@@ -22,7 +21,7 @@ SMALL_BYTES: Final = 64 * 1024
 
 
 class Share:
-    """The bytes that one request has taken."""
+    """The bytes that one request has taken, until it is answered."""
 
     def __init__(self, all_of_it: InFlight, source: str) -> None:
         self._all = all_of_it
@@ -32,30 +31,35 @@ class Share:
     def grow(self, size: int) -> None:
         """Takes `size` more bytes, announced or received; raises RelayError if there is no room."""
         before, self._bytes = self._bytes, self._bytes + size
-        self._all.add(self._source, _counted(self._bytes) - _counted(before))
+        if self._bytes > SMALL_BYTES:
+            self._all.add(self._source, self._bytes - (before if before > SMALL_BYTES else 0))
 
-    def end(self) -> None:
-        self._all.remove(self._source, _counted(self._bytes))
+    def __enter__(self) -> Share:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bytes > SMALL_BYTES:
+            self._all.remove(self._source, self._bytes)
 
 
 class InFlight:
     def __init__(self) -> None:
         self._by_source: Counter[str] = Counter()
 
-    @contextmanager
-    def share(self, source: str) -> Iterator[Share]:
-        """The share of a request, until it is answered."""
-        share = Share(self, source)
-        try:
-            yield share
-        finally:
-            share.end()
+    def share(self, source: str) -> Share:
+        """The share of a request."""
+        return Share(self, source)
 
     def add(self, source: str, size: int) -> None:
         self._by_source[source] += size
         # A single body is accepted, however large the settings allow it to be.
         is_alone = self._by_source.total() == size
-        if size <= 0 or is_alone:
+        if is_alone:
             return
         for taken, most, whose in (
             (self._by_source[source], MOST_BYTES_OF_A_SOURCE, f" of {source}"),
@@ -76,7 +80,3 @@ class InFlight:
         self._by_source[source] -= size
         if not self._by_source[source]:
             del self._by_source[source]
-
-
-def _counted(size: int) -> int:
-    return size if size > SMALL_BYTES else 0

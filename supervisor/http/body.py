@@ -6,6 +6,7 @@ This module knows how HTTP frames a body, not what is in it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -40,7 +41,9 @@ async def _bounded_body(
     share.grow(declared)
     _require_plain(request)
     try:
-        async with asyncio.timeout(None if request.content.is_eof() else deadline):
+        # Most bodies have come with the head.
+        has_come = request.content.is_eof()
+        async with contextlib.nullcontext() if has_come else asyncio.timeout(deadline):
             return await _collected(request, share, max_bytes)
     except TimeoutError:
         raise RelayError(

@@ -93,15 +93,16 @@ class WorkerCalls:
         """The worker's answer or refusal, as bytes."""
         if operation.prepare is not None:
             await self._preparations[operation.prepare](params, session)
+        dap = self._registry.settings.dap
+        lasts = call_deadlines.for_call(operation, params, dap)
         head = RequestHead(
             operation.name,
             request_id or secrets.token_hex(8),
             caller,
-            call_deadlines.for_worker(operation, params, self._registry.settings.dap),
+            call_deadlines.for_worker(operation, lasts, dap),
             if_stop,
             format=format,
         )
-        lasts = call_deadlines.for_call(operation, params, self._registry.settings.dap)
         return await session.forward(head, encode_json(params), lasts=lasts)
 
     async def ask(

@@ -18,10 +18,12 @@ _WORDING_SECONDS: Final = 5.0
 _UNRESPONSIVE_SECONDS: Final = 2.0
 
 
-def for_worker(operation: Operation, params: Params, dap: Dap) -> float:
-    """The time in which the worker answers, if only with a refusal."""
+def for_worker(operation: Operation, lasts: float, dap: Dap) -> float:
+    """The time in which the worker answers, if only with a refusal, a call that may itself last
+    `lasts` seconds.
+    """
     setting: float = getattr(dap, operation.deadline.setting)
-    return setting + _WORDING_SECONDS + for_call(operation, params, dap)
+    return setting + _WORDING_SECONDS + lasts
 
 
 def for_call(operation: Operation, params: Params, dap: Dap) -> float:

@@ -235,7 +235,8 @@ def test_deadlines_are_what_the_rows_say() -> None:
     dap = Dap(request_timeout=30, launch_timeout=60, evaluate_timeout=10)
 
     def seconds(name: str, params: Any) -> float:
-        return call_deadlines.for_worker(OPERATIONS[name], params, dap)
+        lasts = call_deadlines.for_call(OPERATIONS[name], params, dap)
+        return call_deadlines.for_worker(OPERATIONS[name], lasts, dap)
 
     assert seconds("stacktrace", Stacktrace(session_id="s")) == 35
     assert seconds("step-over", Step(session_id="s", wait=7)) == 42
