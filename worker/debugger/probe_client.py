@@ -85,10 +85,15 @@ class ProbeClient:
         Only a holder of `RunControl.lock` takes the locks of several processes, so there is no
         deadlock.
         """
-        async with contextlib.AsyncExitStack() as turns:
+        turns: list[asyncio.Lock] = []
+        try:
             for server in list(self.hub.servers):
-                await turns.enter_async_context(server.evaluating)
+                await server.evaluating.acquire()
+                turns.append(server.evaluating)
             yield
+        finally:
+            for turn in turns:
+                turn.release()
 
     # -- questions
 
@@ -249,20 +254,17 @@ class ProbeClient:
         question's code, and again if that code has caught the first interrupt.
         """
         for reports in (True, False, False):
-            done, _ = await asyncio.wait([future], timeout=timeout / 3)
-            if done:
+            if await _comes(future, timeout / 3):
                 return
             await self.ask(server, probe.Interrupt(reports=reports))
 
     async def _interrupt_soon(self, server: DebugServer, future: asyncio.Future[A]) -> bool:
         """Interrupt the question's code; whether the thread hangs in spite of that (it is in C)."""
         for _ in range(3):  # a stop report may run before the question
-            done, _ = await asyncio.wait([future], timeout=OWN_CODE_SECONDS)
-            if done:
+            if await _comes(future, OWN_CODE_SECONDS):
                 return False
             await self.ask(server, probe.Interrupt(after=OWN_CODE_SECONDS * 0.8))
-        done, _ = await asyncio.wait([future], timeout=OWN_CODE_SECONDS)
-        return not done
+        return not await _comes(future, OWN_CODE_SECONDS)
 
     async def _answer(
         self,
@@ -273,15 +275,13 @@ class ProbeClient:
         timeout: float,
     ) -> A:
         try:
-            done, _ = await asyncio.wait([future], timeout=timeout)
-            if not done:
+            if not await _comes(future, timeout):
                 # Twice, because pydevd swallows the first interrupt while it renders a value.
                 for _ in range(2):
                     await self.ask(server, probe.Interrupt(drop=number))
-                    done, _ = await asyncio.wait([future], timeout=0.5)
-                    if done:
+                    if await _comes(future, 0.5):
                         break
-                raise evaluate_timeout(text, timeout, still_running=not done)
+                raise evaluate_timeout(text, timeout, still_running=not future.done())
             return future.result()
         except ServerLost as error:
             raise RelayError(
@@ -289,6 +289,13 @@ class ProbeClient:
                 f"The program ended while it evaluated: {error}",
                 f"{call_of('session-status')} shows how it ended.",
             ) from None
+
+
+async def _comes(answer: asyncio.Future[Any], seconds: float) -> bool:
+    """Whether the answer comes in time. A short one comes with the reply to its question, and is
+    not waited for: `asyncio.wait` would take two more turns of the event loop.
+    """
+    return answer.done() or bool((await asyncio.wait([answer], timeout=seconds))[0])
 
 
 @contextlib.asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from msgspec.structs import asdict
 
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.fields import UNSET
@@ -15,31 +15,26 @@ def as_variable(
     hub: Hub, server: DebugServer, thread_id: int, row: Variable, present: bool = True
 ) -> i.Variable:
     """Convert a variable; `present`: it can still be expanded."""
-    return i.Variable(**_fields(hub, server, thread_id, row, present))
+    reference = row.reference
+    return i.Variable(
+        name=row.name,
+        value=row.value,
+        type=row.type or "",
+        variables_reference=hub.reference(server, reference, thread_id) if present else 0,
+        length=row.length,
+        expandable=reference != 0,
+        presentation_hint=row.hint,
+        truncated=row.truncated,
+        base64=UNSET if row.base64 is None else row.base64,
+        circular=row.circular or UNSET,
+    )
 
 
 def as_listed(hub: Hub, server: DebugServer, thread_id: int, row: Variable) -> i.ListedVariable:
     """Convert a variable of a page, which has the numbers of its children too."""
     named, indexed = counts(row)
-    fields = _fields(hub, server, thread_id, row, True)
-    return i.ListedVariable(**fields, named_variables=named, indexed_variables=indexed)
-
-
-def _fields(
-    hub: Hub, server: DebugServer, thread_id: int, row: Variable, present: bool
-) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "value": row.value,
-        "type": row.type or "",
-        "variables_reference": hub.reference(server, row.reference, thread_id) if present else 0,
-        "length": row.length,
-        "expandable": row.reference != 0,
-        "presentation_hint": row.hint,
-        "truncated": row.truncated,
-        "base64": UNSET if row.base64 is None else row.base64,
-        "circular": row.circular or UNSET,
-    }
+    plain = as_variable(hub, server, thread_id, row)
+    return i.ListedVariable(**asdict(plain), named_variables=named, indexed_variables=indexed)
 
 
 def counts(row: Variable) -> tuple[int | None, int | None]:

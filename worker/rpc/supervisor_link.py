@@ -81,7 +81,7 @@ class SupervisorLink(asyncio.Protocol):
         self._worker = worker
         self._decoder = frames.Decoder()
         self._transport: asyncio.Transport | None = None
-        self._sent = 0  # the version of the public state that this supervisor has
+        self._sent = (0, 0, 0)  # the last of `_now` that this supervisor has
         self._greeted = False
         self._running: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
@@ -98,8 +98,8 @@ class SupervisorLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._worker.left(self)
-        for _, abandoned in self._running.values():
-            abandoned.set()
+        for _, call in self._running.values():
+            self._worker.session.publication.abandon(call)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -136,7 +136,7 @@ class SupervisorLink(asyncio.Protocol):
             self._start(frame.id, frame.head, frame.payload)
         elif frame.kind is Kind.CANCEL:
             if frame.id in self._running:
-                self._running[frame.id][1].set()
+                self._worker.session.publication.abandon(self._running[frame.id][1])
         elif frame.kind is Kind.TOUCH:
             self._worker.session.idle.touch()
         elif frame.kind is Kind.PING:
@@ -158,16 +158,22 @@ class SupervisorLink(asyncio.Protocol):
 
     # -- positions and the public state
 
-    def _position(self) -> NewsHead:
+    def _now(self) -> tuple[int, int, int]:
+        """The version of the public state, and the ends of events and output."""
         session = self._worker.session
-        news = NewsHead(session.log.events.end, session.log.output.end)
-        if self._sent != session.publication.version:
-            self._sent = session.publication.version
-            news.state = session.public_state.encoded()
+        return session.publication.version, session.log.events.end, session.log.output.end
+
+    def _position(self) -> NewsHead:
+        before, self._sent = self._sent, self._now()
+        version, events_end, output_end = self._sent
+        news = NewsHead(events_end, output_end)
+        if version != before[0]:
+            news.state = self._worker.session.public_state.encoded()
         return news
 
     def push(self) -> None:
-        if self._greeted:
+        """Send what is new; a reply may have brought it already."""
+        if self._greeted and self._sent != self._now():
             self._send(frames.encode(Kind.NEWS, 0, self._position()))
 
     # -- requests

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 
@@ -14,30 +13,35 @@ class ChangeSignal:
     def notify(self) -> None:
         """Something changed: every waiter checks its condition again."""
         for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            _wake(waiter)
+
+    def abandon(self, call: asyncio.Event) -> None:
+        """The caller of this call has left: its wait ends."""
+        call.set()
+        self.notify()
 
     async def until(
         self, condition: Callable[[], bool], timeout: float, abandoned: asyncio.Event
     ) -> bool:
-        """Wait; whether the condition came true in time. Returns at once when `abandoned` is
-        set.
+        """Wait; whether the condition came true in time. Returns at once when the call is
+        abandoned.
         """
-        deadline = time.monotonic() + timeout
-        given_up = asyncio.ensure_future(abandoned.wait())
-        try:
-            while not condition():
-                left = deadline - time.monotonic()
-                if left <= 0 or abandoned.is_set():
-                    return False
-                changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiters.add(changed)
-                try:
-                    await asyncio.wait(
-                        (changed, given_up), timeout=left, return_when=asyncio.FIRST_COMPLETED
-                    )
-                finally:
-                    self._waiters.discard(changed)
-            return True
-        finally:
-            given_up.cancel()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while not condition():
+            if abandoned.is_set() or loop.time() >= deadline:
+                return False
+            changed: asyncio.Future[None] = loop.create_future()
+            self._waiters.add(changed)
+            timer = loop.call_at(deadline, _wake, changed)
+            try:
+                await changed
+            finally:
+                timer.cancel()
+                self._waiters.discard(changed)
+        return True
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -68,10 +68,14 @@ class Publication:
         if self._save is not None:
             self._save()
 
+    def abandon(self, call: asyncio.Event) -> None:
+        """The caller of this call has left: its wait ends."""
+        self._signal.abandon(call)
+
     async def until(
         self, condition: Callable[[], bool], timeout: float, abandoned: asyncio.Event
     ) -> bool:
-        """Wait; whether the condition came true in time. Returns at once when `abandoned` is
-        set.
+        """Wait; whether the condition came true in time. Returns at once when the call is
+        abandoned.
         """
         return await self._signal.until(condition, timeout, abandoned)
