@@ -48,7 +48,7 @@ class Listening:
             env={**os.environ, **env},
         )
         try:
-            eventually(self.listens, what="debugpy listens")
+            eventually(self.listens, timeout=30, what="debugpy listens")
         except BaseException:
             self.end()
             raise

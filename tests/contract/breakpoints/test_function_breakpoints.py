@@ -194,21 +194,38 @@ def test_set_while_it_runs_it_is_known_at_once(relay: Client, source: Write, pyt
         assert session.resume()["exit_code"] == 0
 
 
-def test_called_right_after_its_definition_it_is_not_missed(
+def test_in_modules_that_come_late_it_is_not_missed(
     relay: Client, source: Write, python: str
 ) -> None:
+    """Called right after its definition, and in a file that has another name before."""
     source(
         "def early():\n    return 1\n\nearly()\n\n"
         "class K:\n    def m(self):\n        return 2\n    made = m(None)\n",
         "package/inside.py",
     )
     source("", "package/__init__.py")
-    program = source("from package import inside\n")
+    module = source("def work():\n    return 1  # @work\n", "late.py")
+    program = source(f"""
+        import importlib.util
+
+        def load(name):
+            spec = importlib.util.spec_from_file_location(name, {str(module)!r})
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+
+        load("early")
+        import late
+        late.work()
+        from package import inside
+    """)
     with relay.session(python_path=python) as session:
-        set_function(session, "package.inside.early")
-        set_function(session, "inside.K.m")
-        lines = [line for line, _ in walk(session, session.launch(program))]
-        assert lines == [2, 8]
+        names = ("late.work", "package.inside.early", "inside.K.m")
+        late, early, method = (set_function(session, name)["id"] for name in names)
+        assert walk(session, session.launch(program)) == [
+            (module["work"], [late]), (2, [early]), (8, [method]),
+        ]  # fmt: skip
+        assert session.get(f"/breakpoints/{late}").ok()["verified"] is True
 
 
 def test_condition_count_log_and_enabled_are_as_for_lines(
@@ -253,39 +270,38 @@ def test_with_a_line_breakpoint_on_its_first_line_both_count(
         def work(n):
             while n:  # @first
                 n -= 1
+        def other(n):
+            return n  # @other
         work(3)
         work(1)
+        for i in range(6):
+            other(i)
         """
     )
     with relay.session(python_path=python) as session:
         line = session.break_at(program, program["first"], condition="n != 2")["id"]
         function = set_function(session, "work")["id"]
-        first = program["first"]
-        assert walk(session, session.launch(program)) == [
-            (first, [line, function]),
-            (first, [line]),
-            (first, [line]),
-            (first, [line, function]),
-            (first, [line]),
-        ]
-        session.delete(f"/breakpoints/{line}").ok()
-
-
-def test_the_line_goes_and_the_function_stays(relay: Client, source: Write, python: str) -> None:
-    program = source("def work(n):\n    return n\nfor i in range(6):\n    work(i)\n")
-    with relay.session(python_path=python) as session:
-        line = session.break_at(program, 2)["id"]
-        function = set_function(session, "work")["id"]
+        other_line = session.break_at(program, program["other"])["id"]
+        other = set_function(session, "other")["id"]
         session.launch(program)
-        session.delete(f"/breakpoints/{line}").ok()
+
+        def hit() -> list[str]:
+            return list(session.events("stopped")[-1]["body"]["hit_breakpoint_ids"])
+
+        for expected in ([line, function], [line], [line], [line, function], [line]):
+            assert (session.line(), hit()) == (program["first"], expected)
+            session.resume()
+        assert hit() == [other_line, other]
+        # The line goes, and the function stays.
+        session.delete(f"/breakpoints/{other_line}").ok()
         session.resume()
-        assert session.events("stopped")[-1]["body"]["hit_breakpoint_ids"] == [function]
-        session.break_at(program, 2, enabled=False)
+        assert hit() == [other]
+        session.break_at(program, program["other"], enabled=False)
         assert session.resume()["stop_reason"] == "breakpoint"
-        session.patch(f"/breakpoints/{function}", {"condition": "n == 4"}).ok()
+        session.patch(f"/breakpoints/{other}", {"condition": "n == 4"}).ok()
         session.resume()
         assert session.value("n") == "4"
-        session.delete(f"/breakpoints/{function}").ok()
+        session.delete(f"/breakpoints/{other}").ok()
         assert session.resume()["exit_code"] == 0
 
 
@@ -420,10 +436,14 @@ def test_code_without_a_file(relay: Client, python: str) -> None:
         assert session.get(f"/breakpoints/{answer['id']}").ok()["verified"] is True
 
 
-def test_many_threads_are_all_counted(relay: Client, source: Write, python: str) -> None:
+def test_calls_are_all_counted_and_the_program_sees_nothing(
+    relay: Client, source: Write, python: str
+) -> None:
+    """Calls of many threads, of recursion and of generators."""
     program = source(
         """
-        import threading
+        import gc, sys, threading, weakref
+
         def work(i):
             return i
         def run():
@@ -432,36 +452,46 @@ def test_many_threads_are_all_counted(relay: Client, source: Write, python: str)
         threads = [threading.Thread(target=run) for _ in range(4)]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
-        """
-    )
-    with relay.session(python_path=python) as session:
-        id = set_function(session, "work", condition="i >= 0", hit_condition=">=100000")["id"]
-        assert session.launch(program)["exit_code"] == 0
-        assert session.get(f"/breakpoints/{id}").ok()["hit_count"] == 2000
 
-
-def test_recursion_and_generators_count_calls(relay: Client, source: Write, python: str) -> None:
-    program = source(
-        """
         def down(n):
             while n:
                 n = down(n - 1)
             return 0
+        down(4)
+
         def echo():
             while True:
                 got = yield
-        down(4)
         for _ in range(3):
             one, two = echo(), echo()
             for _ in range(3):
                 next(one), next(two)
+
+        class Big:
+            pass
+        def keeps(n):
+            while n:
+                big = Big()
+                kept.append(weakref.ref(big))
+                n -= 1
+        kept = []
+        keeps(2)
+        keeps(1)
+        gc.collect()
+        print([ref() is None for ref in kept[:2]], [n for n in sys.modules if "relay" in n])
         """
     )
+    calls = {"work": 2000, "down": 5, "echo": 6}
     with relay.session(python_path=python) as session:
-        ids = [set_function(session, name, hit_condition=">999")["id"] for name in ("down", "echo")]
+        ids = [
+            set_function(session, name, condition="True", hit_condition=">=100000")["id"]
+            for name in calls
+        ]
+        set_function(session, "keeps", condition="False")
         assert session.launch(program)["exit_code"] == 0
         counts = [session.get(f"/breakpoints/{id}").ok()["hit_count"] for id in ids]
-        assert counts == [5, 6]
+        assert counts == [*calls.values()]
+        assert session.printed("stdout") == "[True, True] []\n"
 
 
 def test_a_renamed_module_and_a_reload(relay: Client, source: Write, python: str) -> None:
@@ -514,50 +544,3 @@ def test_a_module_that_is_run_by_name(relay: Client, source: Write, tmp_path: Pa
         ]
         state = session.try_launch(module="package.tool", cwd=str(tmp_path)).ok()
         assert walk(session, state) == [(3, ids[:4])]
-
-
-def test_what_a_program_sees_is_unchanged(relay: Client, source: Write, python: str) -> None:
-    program = source(
-        """
-        import gc, sys, weakref
-        class Big:
-            pass
-        def work(n):
-            while n:
-                big = Big()
-                kept.append(weakref.ref(big))
-                n -= 1
-        kept = []
-        work(2)
-        work(1)
-        gc.collect()
-        print([ref() is None for ref in kept[:2]], [n for n in sys.modules if "relay" in n])
-        """
-    )
-    with relay.session(python_path=python) as session:
-        set_function(session, "work", condition="False")
-        assert session.launch(program)["exit_code"] == 0
-        assert session.printed("stdout") == "[True, True] []\n"
-
-
-def test_a_file_that_is_loaded_under_another_name_before(
-    relay: Client, source: Write, python: str
-) -> None:
-    module = source("def work():\n    return 1  # @work\n", "late.py")
-    program = source(f"""
-        import importlib.util
-
-        def load(name):
-            spec = importlib.util.spec_from_file_location(name, {str(module)!r})
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
-
-        load("early")
-        import late
-        late.work()
-    """)
-    with relay.session(python_path=python) as session:
-        id = set_function(session, "late.work")["id"]
-        assert walk(session, session.launch(program)) == [(module["work"], [id])]
-        assert session.get(f"/breakpoints/{id}").ok()["verified"] is True

@@ -16,21 +16,26 @@ pytestmark = pytest.mark.one_python
 
 Write = Callable[..., Source]
 
+# One after the other: what the program does, and the prompt that it shows meanwhile.
 WAYS = {
-    "input": ('print("hello " + input("Name? "))', "Name? "),
-    "readline": (
-        'import sys\nprint("Your name:", flush=True)\nprint("hello " + sys.stdin.readline())',
-        "",
+    "functions": (
+        ('import os\nprint("hello " + os.read(0, 100).decode(), end="", flush=True)', None),
+        ('print("hello " + input("Name? "))', "Name? "),
+        (
+            'import sys\nprint("Your name:", flush=True)\nprint("hello " + sys.stdin.readline())',
+            "",
+        ),
     ),
-    "read": ('import sys\nprint("hello " + sys.stdin.readline(), end="")', None),
-    "os.read": ('import os\nprint("hello " + os.read(0, 100).decode())', None),
-    "thread": (
-        "import threading\n"
-        't = threading.Thread(target=lambda: print("hello " + input("In a thread? ")))\n'
-        "t.start()\nt.join()\n",
-        "In a thread? ",
+    "others": (
+        ('import sys\nprint("hello " + sys.stdin.readline(), end="")', None),
+        (
+            "import threading\n"
+            't = threading.Thread(target=lambda: print("hello " + input("In a thread? ")))\n'
+            "t.start()\nt.join()",
+            "In a thread? ",
+        ),
+        ('import subprocess\nsubprocess.run(["sh", "-c", "read x; echo hello $x"])', ""),
     ),
-    "child": ('import subprocess\nsubprocess.run(["sh", "-c", "read x; echo hello $x"])', None),
 }
 
 
@@ -43,21 +48,23 @@ def waiting(session: Session) -> Any:
 def test_who_waits_is_seen_and_answered(
     relay: Client, source: Write, python: str, way: str
 ) -> None:
-    text, prompt = WAYS[way]
+    prompts = [prompt for _, prompt in WAYS[way]]
+    program = source("\n".join(text for text, _ in WAYS[way]) + "\n")
     with relay.session(python_path=python) as session:
-        session.launch(source(text), wait=0)
-        assert waiting(session)["prompt"] == prompt
-        shown = session.get().ok()
-        assert (shown["waiting_for_input"], shown["prompt"]) == (True, prompt)
-        assert shown["warning"] is None
-        session.post("/input", {"input": "Ada\n"}).ok()
+        session.launch(program, wait=0)
+        for count, prompt in enumerate(prompts, 1):
+            assert waiting(session)["prompt"] == prompt
+            shown = session.get().ok()
+            assert (shown["waiting_for_input"], shown["prompt"]) == (True, prompt)
+            assert shown["warning"] is None
+            session.post("/input", {"input": "Ada\n"}).ok()
+            eventually(lambda n=count: session.printed("stdout").count("hello Ada") == n)
         eventually(lambda: session.status()["status"] == "terminated")
         assert session.status()["exit_code"] == 0
         assert session.status()["waiting_for_input"] is False
-        assert "hello Ada" in session.printed("stdout")
         told = [event["body"] for event in session.events("input")]
-        assert [body["waiting_for_input"] for body in told] == [True, False]
-        assert told[0].get("prompt") == prompt
+        assert [body["waiting_for_input"] for body in told] == [True, False] * len(prompts)
+        assert [body.get("prompt") for body in told[::2]] == prompts
 
 
 def test_each_question_has_its_prompt(relay: Client, source: Write) -> None:
