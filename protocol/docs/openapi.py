@@ -29,7 +29,7 @@ from debug_relay.protocol.models.fields import Result, Time
 from debug_relay.protocol.operation_row import Operation, path_variables
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import ANY, State
-from debug_relay.protocol.validation.body_schema import body_rules
+from debug_relay.protocol.validation.body_schema import body_rules, rules_inside
 from debug_relay.protocol.validation.cross_field_rules import violations
 
 _Node = dict[str, Any]
@@ -71,6 +71,8 @@ class _Components:
             kinds |= {row.params: None, row.result: None}
         # If two modules have a Struct of the same name, msgspec gives both their full names.
         refs, self.schemas = msgspec.json.schema_components(kinds, ref_template=_SCHEMAS + "{name}")
+        for inner, rules in rules_inside():
+            self.schemas.get(inner.__name__, {}).update(rules)
         self.refs: dict[type, _Node] = dict(zip(kinds, refs, strict=True))
         for kind in _subclasses(Result):
             schema = self.schemas.get(kind.__name__, {})

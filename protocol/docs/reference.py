@@ -146,6 +146,8 @@ def _bounds(schema: _Node) -> str:
         words += [f"at most {value}{unit}" for value in high]
     if "exclusiveMinimum" in schema:
         words.insert(0, f"over {schema['exclusiveMinimum']}")
+    if "format" in schema:
+        words.append(f"a `{schema['format']}`")
     if "pattern" in schema:
         words.append(f"`{schema['pattern']}`")
     return f" ({', '.join(words)})" if words else ""

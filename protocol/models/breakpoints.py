@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
 from debug_relay.protocol.models.fields import (
+    PYTHON_EXPRESSION,
+    PYTHON_NAME,
     BreakpointId,
     Count,
     Deleted,
@@ -17,26 +19,39 @@ from debug_relay.protocol.models.fields import (
     Name,
     Offset,
     Params,
-    Path,
     Result,
     SessionParams,
+    SourcePath,
     always,
 )
 
+_HIT_CONDITION: Final = r"^\s*(([=!<>]=|[<>])?\s*[0-9]{1,18}|%\s*0{0,9}[1-9][0-9]{0,8})\s*$"
 MAX_BATCH = 10_000  # Breakpoints in one request or saved list.
 Condition = Annotated[
-    str, Meta(max_length=65536, description="Stop only when this is true.", examples=["x > 10"])
+    str,
+    Meta(
+        max_length=65536,
+        description="Stop only when this is true.",
+        examples=["x > 10"],
+        extra_json_schema=PYTHON_EXPRESSION,
+    ),
 ]
 HitCondition = Annotated[
     str,
     Meta(
         max_length=64,
         description="Stop depending on the number of hits: 5 ==5 !=5 >=5 >5 <=5 <5 %5.",
+        # Only in the schema: the refusal of an unreadable one says more.
+        extra_json_schema={"pattern": _HIT_CONDITION},
     ),
 ]
 LogMessage = Annotated[
     str,
-    Meta(max_length=65536, description="Log this, with {expressions}, instead of stopping."),
+    Meta(
+        max_length=65536,
+        description="Log this, with {expressions}, instead of stopping.",
+        extra_json_schema={"format": "python-format-string"},
+    ),
 ]
 FoundText = Annotated[
     str,
@@ -44,11 +59,17 @@ FoundText = Annotated[
         min_length=1,
         max_length=4096,
         description="Instead of a line: the only line that contains this text.",
+        extra_json_schema={"format": "text-of-one-line"},
     ),
 ]
 ExpectedText = Annotated[
     str,
-    Meta(min_length=1, max_length=4096, description="Refuse unless the line contains this text."),
+    Meta(
+        min_length=1,
+        max_length=4096,
+        description="Refuse unless the line contains this text.",
+        extra_json_schema={"format": "text-of-line"},
+    ),
 ]
 Function = Annotated[
     str,
@@ -57,6 +78,7 @@ Function = Annotated[
         max_length=512,
         description="Instead of a line: stop at the entry of this function, such as `f`, `K.m`,"
         " `f.g` (nested) or `package.module.f`; with `file`, only the function of that file.",
+        extra_json_schema=PYTHON_NAME,
     ),
 ]
 Enabled = Annotated[bool, Meta(description="False keeps the breakpoint but does not stop at it.")]
@@ -66,26 +88,26 @@ MustExist = Annotated[
 
 
 class Source(Params, kw_only=True):
-    path: Path
+    path: SourcePath
 
 
 class WatchScope(Params, kw_only=True):
     """The code that a watchpoint looks at: a function, or whole files."""
 
     function: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=512)] | None,
+        Annotated[str, Meta(min_length=1, max_length=512, extra_json_schema=PYTHON_NAME)] | None,
         Meta(description="Such as `work` or `Account.withdraw`."),
     ] = None
     file: Annotated[
-        Path | None, Meta(description="The function's file; default: the program's script.")
+        SourcePath | None, Meta(description="The function's file; default: the program's script.")
     ] = None
     files: Annotated[
-        list[Path], Meta(max_length=100, description="Every line of these files.")
+        list[SourcePath], Meta(max_length=100, description="Every line of these files.")
     ] = []
 
 
 Watched = Annotated[
-    Annotated[str, Meta(min_length=1, max_length=4096)] | None,
+    Annotated[str, Meta(min_length=1, max_length=4096, extra_json_schema=PYTHON_EXPRESSION)] | None,
     Meta(
         description="Instead of a place: stop after the line that changes the value of this "
         "expression, such as `self.balance`. Needs `in`, or `frame_id` while paused."
@@ -108,7 +130,7 @@ class BreakpointSpec(Params, kw_only=True):
     """One breakpoint as a caller asks for it."""
 
     source: Annotated[Source | None, Meta(description="The file; or give `file`.")] = None
-    file: Path | None = None
+    file: SourcePath | None = None
     line: Line | None = None
     text: FoundText | None = None
     expected_text: ExpectedText | None = None
@@ -136,7 +158,7 @@ class SetBreakpoints(SessionParams, kw_only=True):
         | None
     ) = None
     source: Annotated[Source | None, Meta(description="The file; or give `file`.")] = None
-    file: Path | None = None
+    file: SourcePath | None = None
     line: Line | None = None
     text: FoundText | None = None
     expected_text: ExpectedText | None = None
@@ -212,7 +234,7 @@ class BreakpointsCleared(Count, kw_only=True):
 class ListBreakpoints(SessionParams, kw_only=True):
     """List the session's breakpoints."""
 
-    file: Path | None = None
+    file: SourcePath | None = None
     verified: Annotated[
         bool | None,
         Meta(description="True: only verified breakpoints; false: only unverified ones."),
@@ -247,7 +269,7 @@ Filters = Annotated[
     ),
 ]
 ExceptionTypes = Annotated[
-    list[Annotated[str, Meta(min_length=1, max_length=512)]],
+    list[Annotated[str, Meta(min_length=1, max_length=512, extra_json_schema=PYTHON_NAME)]],
     Meta(
         max_length=1000,
         description="Stop at these exceptions, by name, and at their subclasses.",

@@ -17,6 +17,7 @@ from debug_relay.protocol.models.fields import (
     Arg,
     Console,
     Cwd,
+    Directory,
     Env,
     EnvFile,
     ExceptionStop,
@@ -28,11 +29,11 @@ from debug_relay.protocol.models.fields import (
     Module,
     NativeProgram,
     Params,
-    Path,
     PathMapping,
     PauseBudget,
     Pid,
     Port,
+    PythonArg,
     PythonPath,
     Script,
     Seconds,
@@ -53,7 +54,7 @@ class CreateSession(Params, kw_only=True):
     """Create a debug session; with `mode` also launch or attach, in one call."""
 
     name: Annotated[str, Meta(max_length=255, description="Any name.")] | None = None
-    project_root: Path | None = None
+    project_root: Directory | None = None
     python_path: PythonPath | None = None
     venv: Venv | None = None
     timeout_minutes: TimeoutMinutes | None = None
@@ -86,11 +87,11 @@ class CreateSession(Params, kw_only=True):
     env_file: EnvFile | None = None
     stop_on_exception: ExceptionStop | None = None
     python_args: Annotated[
-        list[Arg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
+        list[PythonArg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
     ] = []
     stdin_inputs: Inputs = []
     pythonpath: Annotated[
-        list[Path],
+        list[Directory],
         Meta(max_length=1000, description="Directories to put at the front of its import path."),
     ] = []
     console: Console = "internalConsole"

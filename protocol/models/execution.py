@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from debug_relay.protocol.models.breakpoints import Condition, FoundText, Function
 from debug_relay.protocol.models.fields import (
+    PYTHON_EXPRESSION,
     Cursor,
     Expression,
     Json,
@@ -15,10 +16,10 @@ from debug_relay.protocol.models.fields import (
     Line,
     Location,
     Params,
-    Path,
     Result,
     SessionParams,
     SnapshotBounds,
+    SourcePath,
     ThreadId,
     Wait,
     always,
@@ -59,7 +60,7 @@ class Step(SessionParams, kw_only=True):
 class RunTo(SessionParams, kw_only=True):
     """Run to a line, once; without `file`, a line of the file in which the thread is stopped."""
 
-    file: Path | None = None
+    file: SourcePath | None = None
     line: Line
     thread_id: ThreadId | None = None
     wait: Wait = 30
@@ -102,7 +103,7 @@ class TraceAt(Params, kw_only=True):
     beginning of a `function`."""
 
     file: Annotated[
-        Path | None, Meta(description="Beside `function` by default the program's script.")
+        SourcePath | None, Meta(description="Beside `function` by default the program's script.")
     ] = None
     line: Line | None = None
     text: FoundText | None = None
@@ -121,7 +122,9 @@ class TraceAt(Params, kw_only=True):
 class StepFiles(Params, kw_only=True):
     """Every line of these files."""
 
-    files: Annotated[list[Path], Meta(min_length=1, max_length=1000, description="Source files.")]
+    files: Annotated[
+        list[SourcePath], Meta(min_length=1, max_length=1000, description="Source files.")
+    ]
 
 
 At = Annotated[list[TraceAt], Meta(max_length=1000, description="Where rows are recorded.")]
@@ -136,7 +139,13 @@ Captures = Annotated[
 ]
 MaxRows = Annotated[int, Meta(ge=1, le=1_000_000, description="End after this number of rows.")]
 Until = Annotated[
-    str, Meta(min_length=1, max_length=65536, description="End after a row for which this is true.")
+    str,
+    Meta(
+        min_length=1,
+        max_length=65536,
+        description="End after a row for which this is true.",
+        extra_json_schema=PYTHON_EXPRESSION,
+    ),
 ]
 TraceSeconds = Annotated[
     float, Meta(ge=0, le=300, description="End after this number of seconds.", examples=[5])

@@ -6,14 +6,15 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from debug_relay.protocol.models.breakpoints import MAX_BATCH, BreakpointSpec
+from debug_relay.protocol.models.breakpoints import MAX_BATCH, BreakpointSpec, Condition
 from debug_relay.protocol.models.fields import (
+    PYTHON_NAME,
+    Directory,
     EnvName,
     Expression,
     Json,
     Labels,
     Params,
-    Path,
     PauseBudget,
     PythonPath,
     Result,
@@ -28,7 +29,7 @@ from debug_relay.protocol.models.sessions import MissingField
 class ImportedConfig(Params, kw_only=True):
     """`config` of an export."""
 
-    project_root: Path | None = None
+    project_root: Directory | None = None
     python_path: PythonPath | None = None
     venv: Venv | None = None
     stop_on_entry: Annotated[bool, Meta(description="Stop at the first line.")] = False
@@ -51,10 +52,10 @@ class ImportedExceptions(Params, kw_only=True):
         Meta(max_length=100, description="As exported."),
     ] = []
     types: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=512)]],
+        list[Annotated[str, Meta(min_length=1, max_length=512, extra_json_schema=PYTHON_NAME)]],
         Meta(max_length=1000, description="As exported."),
     ] = []
-    condition: Annotated[str, Meta(max_length=65536, description="As exported.")] | None = None
+    condition: Condition | None = None
     raised_in: Annotated[Literal["user", "all"] | None, Meta(description="As exported.")] = None
 
 
@@ -88,7 +89,12 @@ class ImportSession(Params, kw_only=True):
     watches: Annotated[list[ImportedWatch], Meta(max_length=100, description="As exported.")] = []
     version: (
         Annotated[
-            str, Meta(max_length=40, description="The version of the relay that exported it.")
+            str,
+            Meta(
+                max_length=40,
+                description="The version of the relay that exported it.",
+                extra_json_schema={"format": "relay-version"},
+            ),
         ]
         | None
     ) = None

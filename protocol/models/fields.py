@@ -71,11 +71,15 @@ LABEL_KEY = r"^[^=]+$"
 LABEL_FILTER = r"^[^=]+=[\s\S]*$"
 WATCH_ID = r"^watch_[1-9][0-9]*$(?!\n)"
 Path = Annotated[str, Meta(min_length=1, max_length=4096, pattern=NO_NUL, description="A path.")]
+Directory = Annotated[Path, Meta(extra_json_schema={"format": "directory"})]
+# A file with Python source.
+SourcePath = Annotated[Path, Meta(extra_json_schema={"format": "python-file"})]
 Script = Annotated[
     Path,
     Meta(
+        extra_json_schema={"format": "python-script"},
         description="A Python file, or a folder or archive with a `__main__.py`. A relative "
-        "path is looked up in `cwd`, else in `project_root`."
+        "path is looked up in `cwd`, else in `project_root`.",
     ),
 ]
 Adapter = Annotated[
@@ -85,8 +89,9 @@ Adapter = Annotated[
 NativeProgram = Annotated[
     Path,
     Meta(
+        extra_json_schema={"format": "executable"},
         description="An executable file, with `adapter` gdbserver or lldb-server. A relative path "
-        "is looked up as that of `script` is."
+        "is looked up as that of `script` is.",
     ),
 ]
 WaitForDebugger = Annotated[
@@ -97,7 +102,7 @@ WaitForDebugger = Annotated[
     ),
 ]
 Cwd = Annotated[
-    Path,
+    Directory,
     Meta(
         description="The working directory; a relative path starts at `project_root`. Default: "
         "`project_root`, else the folder of `script`, else the home directory."
@@ -106,28 +111,42 @@ Cwd = Annotated[
 EnvFile = Annotated[
     Path,
     Meta(
+        extra_json_schema={"format": "env-file"},
         description="A file of `NAME=value` lines, as shells and dotenv write them: `export`, "
-        "quotes, `${NAME}`, `${NAME:-default}`, comments. `env` overrides it."
+        "quotes, `${NAME}`, `${NAME:-default}`, comments. `env` overrides it.",
     ),
 ]
 PythonPath = Annotated[
     Path,
     Meta(
+        extra_json_schema={"format": "python-interpreter"},
         description="The interpreter: a path, or a name on PATH. It overrides `venv`; a launch's "
-        "value overrides the session's. No venv is activated."
+        "value overrides the session's. No venv is activated.",
     ),
 ]
 Venv = Annotated[
     Path,
     Meta(
+        extra_json_schema={"format": "virtual-environment"},
         description="A venv or conda prefix, which is activated. Default, without `python_path`: "
         "`.venv` or `venv` of `project_root`, else `[python] default_path`, else "
-        "`python3` on PATH, else the relay's own interpreter."
+        "`python3` on PATH, else the relay's own interpreter.",
     ),
 ]
 Line = Annotated[int, Meta(ge=1, le=10_000_000, description="Line number, counted from 1.")]
+# The formats say what JSON Schema cannot: the text compiles, the file exists. Validators pass over
+# formats that they do not know.
+PYTHON_EXPRESSION: Final = {"format": "python-expression"}
+# A class or a function, with dots.
+PYTHON_NAME: Final = {"format": "python-name"}
 Expression = Annotated[
-    str, Meta(min_length=1, max_length=65536, description="A Python expression.")
+    str,
+    Meta(
+        min_length=1,
+        max_length=65536,
+        description="A Python expression.",
+        extra_json_schema=PYTHON_EXPRESSION,
+    ),
 ]
 Wait = Annotated[
     float,
@@ -150,6 +169,7 @@ EnvName = Annotated[str, Meta(pattern=ENV_NAME, max_length=4096)]
 # The kernel passes no longer string to a program.
 EnvValue = Annotated[str, Meta(max_length=131072, pattern=NO_NUL)]
 Arg = Annotated[str, Meta(max_length=131072, pattern=NO_NUL)]
+PythonArg = Annotated[Arg, Meta(extra_json_schema={"format": "python-option"})]
 Env = Annotated[
     dict[EnvName, EnvValue | None],
     Meta(max_length=10_000, description="Changes to the program's environment; null unsets."),
@@ -167,11 +187,18 @@ Module = Annotated[
         max_length=512,
         pattern=NO_NUL,
         description="A module to run, as `python -m` would.",
+        extra_json_schema={"format": "python-module"},
     ),
 ]
 SourceCode = Annotated[
     str,
-    Meta(min_length=1, max_length=1_000_000, pattern=NO_NUL, description="Python source to run."),
+    Meta(
+        min_length=1,
+        max_length=1_000_000,
+        pattern=NO_NUL,
+        description="Python source to run.",
+        extra_json_schema={"format": "python-source"},
+    ),
 ]
 Host = Annotated[
     str,

@@ -210,7 +210,13 @@ class Evaluate(SessionParams, kw_only=True):
     """Evaluate an expression in a stopped frame; with `thread_id`, also in one that runs or is
     blocked in C: then in another thread, with a copy of the frame's locals."""
 
-    expression: Expression
+    expression: Annotated[
+        Expression,
+        Meta(
+            description="A Python expression, or statements.",
+            extra_json_schema={"format": "python-source"},
+        ),
+    ]
     frame_id: FrameId = 0
     thread_id: ThreadId | None = None
     context: Annotated[

@@ -27,6 +27,7 @@ Match = Annotated[
         min_length=1,
         max_length=1000,
         description="Find the process by a regular expression over its command line.",
+        extra_json_schema={"format": "python-regex"},
     ),
 ]
 

@@ -12,6 +12,7 @@ from debug_relay.protocol.models.fields import (
     Arg,
     Console,
     Cwd,
+    Directory,
     Env,
     EnvFile,
     EnvName,
@@ -22,10 +23,10 @@ from debug_relay.protocol.models.fields import (
     KeepChildren,
     Module,
     NativeProgram,
-    Path,
     PathMapping,
     Pid,
     Port,
+    PythonArg,
     PythonPath,
     Result,
     Script,
@@ -63,10 +64,10 @@ class Launch(SessionParams, kw_only=True):
     python_path: PythonPath | None = None
     venv: Venv | None = None
     python_args: Annotated[
-        Args, Meta(description="Arguments for the interpreter, such as `-X dev`.")
+        list[PythonArg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
     ] = []
     pythonpath: Annotated[
-        list[Path],
+        list[Directory],
         Meta(max_length=1000, description="Directories to put at the front of its import path."),
     ] = []
     stop_on_entry: Annotated[
@@ -193,7 +194,7 @@ class Restart(SessionParams, kw_only=True):
         Args | None,
         Meta(description="Replace the launch's; required if `missing_fields` names them."),
     ] = None
-    python_args: Annotated[Args | None, Meta(description="Likewise.")] = None
+    python_args: Annotated[list[PythonArg] | None, Meta(description="Likewise.")] = None
     code: Annotated[SourceCode | None, Meta(description="Likewise.")] = None
     stdin_inputs: Annotated[Inputs | None, Meta(description="Likewise.")] = None
     wait: Wait = 0.1

@@ -11,13 +11,14 @@ from debug_relay.protocol.models.execution import TraceEnd, TraceRow, TraceSpec
 from debug_relay.protocol.models.fields import (
     Arg,
     Cwd,
+    Directory,
     Env,
     EnvFile,
     Json,
     Module,
     Name,
     Params,
-    Path,
+    PythonArg,
     PythonPath,
     Result,
     Script,
@@ -42,7 +43,7 @@ class Run(Params, kw_only=True):
     args: Annotated[list[Arg], Meta(description="Arguments for the program.")] = []
     cwd: Cwd | None = None
     project_root: Annotated[
-        Path | None,
+        Directory | None,
         Meta(description="The project: its `.venv` is the default, and relative files start here."),
     ] = None
     env: Env = {}
@@ -50,10 +51,10 @@ class Run(Params, kw_only=True):
     python_path: PythonPath | None = None
     venv: Venv | None = None
     python_args: Annotated[
-        list[Arg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
+        list[PythonArg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
     ] = []
     pythonpath: Annotated[
-        list[Path],
+        list[Directory],
         Meta(max_length=1000, description="Directories to put at the front of its import path."),
     ] = []
     just_my_code: Annotated[

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from debug_relay.protocol.models.fields import (
     LABEL_FILTER,
     Adapter,
+    Directory,
     HeldSeconds,
     Json,
     Labels,
@@ -16,7 +17,6 @@ from debug_relay.protocol.models.fields import (
     Location,
     Offset,
     Params,
-    Path,
     PauseBudget,
     PythonPath,
     Result,
@@ -56,7 +56,7 @@ class PatchSession(SessionParams, kw_only=True):
     """Change the settings that may be changed while the session lives."""
 
     name: Annotated[str, Meta(max_length=255, description="Any name.")] | UnsetType = UNSET
-    project_root: Path | UnsetType = UNSET
+    project_root: Directory | UnsetType = UNSET
     python_path: PythonPath | UnsetType = UNSET
     venv: Venv | UnsetType = UNSET
     stop_on_entry: (

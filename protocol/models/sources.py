@@ -11,9 +11,9 @@ from debug_relay.protocol.models.fields import (
     Limit,
     Line,
     Offset,
-    Path,
     Result,
     SessionParams,
+    SourcePath,
     ThreadId,
 )
 
@@ -54,7 +54,7 @@ class SourceToken(Result, kw_only=True):
 class GetSource(SessionParams, kw_only=True):
     """Source lines, of a file or of a frame."""
 
-    path: Path | None = None
+    path: SourcePath | None = None
     frame_id: FrameId | None = None
     thread_id: ThreadId | None = None
     start: Line | None = None

@@ -21,6 +21,7 @@ from debug_relay.protocol.models.breakpoints import (
     MAX_BATCH,
     BreakpointSpec,
     ListBreakpoints,
+    PutProfile,
     SetBreakpoints,
 )
 from debug_relay.protocol.models.creation import CreateSession
@@ -51,11 +52,13 @@ _PROGRAMS: Final = ("script", "module", "code")
 _ROWS: Final = ("at", "step")
 _TARGETS: Final = ("pid", "port", "listening_on", "match")
 NOT_WITH_PORT: Final = ("identity", "wait_seconds", "redirect_output")
-_PLACES: Final = ("line", "text", "function")
-_NATIVE: Final = ("adapter", "program", "wait_for_debugger")
+PLACES: Final = ("line", "text", "function")
+NOT_WITH_WATCH: Final = (*PLACES, "file", "source", "hit_condition", "log_message")
+NATIVE: Final = ("program", "wait_for_debugger")  # with an `adapter` for native programs
 _LAUNCH: Final = (
-    *_NATIVE, *_PROGRAMS, "args", "cwd", "env", "stop_on_exception", "python_args", "stdin_inputs",
-    "pythonpath", "env_file", "console", "pty", "debug_subprocesses", "keep_children",
+    "adapter", *NATIVE, *_PROGRAMS, "args", "cwd", "env", "stop_on_exception", "python_args",
+    "stdin_inputs", "pythonpath", "env_file", "console", "pty", "debug_subprocesses",
+    "keep_children",
 )  # fmt: skip
 _ATTACH: Final = (
     *_TARGETS, "host", "stop_on_exception", "connect_timeout", "path_mappings", "identity",
@@ -63,7 +66,7 @@ _ATTACH: Final = (
 )  # fmt: skip
 # The fields that describe a session's first program, by the mode that starts it.
 OF_MODE: Final[Mapping[str, Sequence[str]]] = {"launch": _LAUNCH, "attach": _ATTACH}
-_ONE_BREAKPOINT: Final = frozenset(BreakpointSpec.__struct_encode_fields__)
+ONE_BREAKPOINT: Final = frozenset(BreakpointSpec.__struct_encode_fields__)
 _EXAMPLE: Final = 'Send {"source": {"path": "/absolute/file.py"}, "line": 12}.'
 _LAUNCH_ADVICE: Final = 'Send {"script": "/path/to/script.py"} or {"module": "package.module"}.'
 _ATTACH_ADVICE: Final = (
@@ -81,10 +84,12 @@ _IMPORT_ADVICE: Final = (
     f"POST {API_PREFIX}/sessions."
 )
 # The fields of a launch that mean something for Python alone.
-_OF_PYTHON: Final = (
+OF_PYTHON: Final = (
     *_PROGRAMS, "python_path", "venv", "python_args", "pythonpath", "stop_on_entry",
     "stop_on_exception", "just_my_code", "debug_subprocesses",
 )  # fmt: skip
+# These are a session's own settings too: beside `mode` they are not those of the program.
+OF_SESSION: Final = ("python_path", "venv", "stop_on_entry", "just_my_code")
 _NATIVE_ADVICE: Final = (
     'Send {"adapter": "gdbserver", "program": "/path/to/executable", "args": ["…"]}.'
 )
@@ -180,6 +185,12 @@ def _imported(sent: Sent, root: Root) -> Iterator[Violation]:
         yield Violation(
             Problem(f"config.{problem.field}", problem.message, problem.value), wrong.advice
         )
+    yield from _kept(sent, root)
+
+
+def _kept(sent: Sent, _: Root) -> Iterator[Violation]:
+    """Breakpoints that are kept for later: any project may be that of a relative file."""
+    yield from _batch(sent, "")
 
 
 # -- pages by either name
@@ -210,7 +221,7 @@ def _source(sent: Sent, _: Root) -> Iterator[Violation]:
 def _launch(sent: Sent, root: Root) -> Iterator[Violation]:
     adapter = sent.get("adapter", "debugpy")
     is_native = adapter != "debugpy"
-    of_native = _given(sent, _NATIVE[1:])
+    of_native = _given(sent, NATIVE)
     if is_native:
         yield from _native(sent, adapter)
     elif of_native:
@@ -241,8 +252,8 @@ def _launch(sent: Sent, root: Root) -> Iterator[Violation]:
 def _native(sent: Sent, adapter: Any) -> Iterator[Violation]:
     if not _given(sent, ["program"]):
         yield Violation(Problem("program", MISSING), _NATIVE_ADVICE)
-    of_session = ("python_path", "venv", "stop_on_entry", "just_my_code") if "mode" in sent else ()
-    for name in _given(sent, [name for name in _OF_PYTHON if name not in of_session]):
+    of_session = OF_SESSION if "mode" in sent else ()
+    for name in _given(sent, [name for name in OF_PYTHON if name not in of_session]):
         message = f"not allowed with adapter {adapter}: it is for Python programs"
         yield Violation(Problem(name, message, sent[name]), "Leave it out.")
 
@@ -270,9 +281,9 @@ def _spots(trace: Sent, prefix: str) -> Iterator[Violation]:
     for index, at in enumerate(places if isinstance(places, list) else ()):
         if not isinstance(at, Mapping):
             continue
-        given, field = _given(at, _PLACES), f"{prefix}at[{index}]"
+        given, field = _given(at, PLACES), f"{prefix}at[{index}]"
         if len(given) != 1:
-            message = f"give exactly one of {', '.join(_PLACES)}"
+            message = f"give exactly one of {', '.join(PLACES)}"
             yield Violation(Problem(f"{field}.line", message, at.get("line")), _TRACE_ADVICE)
         if given != ["function"] and not _given(at, ["file"]):
             yield Violation(Problem(f"{field}.file", MISSING), _TRACE_ADVICE)
@@ -311,7 +322,7 @@ def _input(sent: Sent, _: Root) -> Iterator[Violation]:
 
 def _breakpoints(sent: Sent, root: Root) -> Iterator[Violation]:
     batch = sent.get("breakpoints")
-    single = _given(sent, sorted(_ONE_BREAKPOINT))
+    single = _given(sent, sorted(ONE_BREAKPOINT))
     if batch is None:
         yield from _breakpoint(sent, root)
         return
@@ -335,7 +346,7 @@ def _batch(sent: Sent, root: Root) -> Iterator[Violation]:
 
 
 def _watchpoint(entry: Sent, root: Root) -> Iterator[Violation]:
-    for name in _given(entry, [*_PLACES, "file", "source", "hit_condition", "log_message"]):
+    for name in _given(entry, NOT_WITH_WATCH):
         yield Violation(Problem(name, "not allowed together with watch", entry[name]), _WATCH)
     scope = entry.get("in")
     if scope is None:
@@ -366,14 +377,14 @@ def _breakpoint(entry: Sent, root: Root) -> Iterator[Violation]:
         return
     for name in _given(entry, ["in", "frame_id"]):
         yield Violation(Problem(name, "needs watch as well", entry[name]), _EXAMPLE)
-    places = _given(entry, _PLACES)
+    places = _given(entry, PLACES)
     file, field = file_of(entry)
     if file is None and places != ["function"]:
         yield Violation(Problem(field, MISSING), _EXAMPLE)
     if not places:
         yield Violation(Problem("line", MISSING), _EXAMPLE)
     for name in places if len(places) > 1 else ():
-        yield Violation(Problem(name, f"give one of {', '.join(_PLACES)}", entry[name]), _EXAMPLE)
+        yield Violation(Problem(name, f"give one of {', '.join(PLACES)}", entry[name]), _EXAMPLE)
     if _given(entry, ["expected_text"]) and "line" not in places:
         text = entry["expected_text"]
         yield Violation(Problem("expected_text", "needs line as well", text), _EXAMPLE)
@@ -413,6 +424,7 @@ _RULES: Final[Mapping[type[Params], Rule]] = {
     CreateSession: _create,
     PatchSession: _config,
     ImportSession: _imported,
+    PutProfile: _kept,
     Variables: _page,
     GetSource: _source,
     Launch: _launch,

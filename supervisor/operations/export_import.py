@@ -20,7 +20,6 @@ from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.validation.params import convert
 from debug_relay.protocol.version import VERSION
 from debug_relay.supervisor.config.settings import Settings
-from debug_relay.supervisor.storage.breakpoint_profiles import require_places
 from debug_relay.supervisor.workers.start_params import absolute, for_another
 
 _NAME_CHARACTERS: Final = 240  # A clone's name takes this much of the original's name.
@@ -65,7 +64,6 @@ def clone(blueprint: Blueprint, name: str | None, labels: dict[str, str] | None)
 def read_import(sent: ImportSession, settings: Settings) -> Blueprint:
     """The blueprint in an export's `data`; raises RelayError with all that is wrong in it."""
     _require_readable(sent.version)
-    require_places(sent.breakpoints)
     program = None if sent.program is None else _program(sent.program)
     exceptions = sent.exception_breakpoints
     return Blueprint(

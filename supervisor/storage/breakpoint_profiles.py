@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
-import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +24,7 @@ from debug_relay.protocol.models.breakpoints import (
     ProfileList,
 )
 from debug_relay.protocol.models.fields import Deleted
-from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
+from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.system import json_file
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.protocol.wire.envelope import encode_json
@@ -65,7 +63,6 @@ class Profiles:
         return specs
 
     async def put(self, name: str, specs: list[BreakpointSpec]) -> ProfileKept:
-        require_places(specs)
         kept = [_normal(spec) for spec in specs]
         async with self._turn:
             await asyncio.to_thread(self._require_room, name, kept)
@@ -180,27 +177,6 @@ class Profiles:
             closest=near[0] if near else None,
             profiles=known[:_MOST_SUGGESTED],
         )
-
-
-def require_places(specs: list[BreakpointSpec]) -> None:
-    """Refuses breakpoints without a place: all that can be checked without a session."""
-    if problems := list(itertools.islice(_without_place(specs), MOST_PROBLEMS)):
-        raise RelayError(
-            Code.INVALID_REQUEST,
-            f"{problems[0].field} is missing: a breakpoint needs a file and a line, or a function",
-            'Send {"file": "/absolute/file.py", "line": 12} or {"function": "K.m"} for each.',
-            errors=problems,
-        )
-
-
-def _without_place(specs: list[BreakpointSpec]) -> Iterator[Problem]:
-    for index, spec in enumerate(specs):
-        if spec.function is not None or spec.watch is not None:
-            continue
-        if spec.source is None and spec.file is None:
-            yield Problem(f"breakpoints[{index}].file", "required")
-        if spec.line is None and spec.text is None:
-            yield Problem(f"breakpoints[{index}].line", "required")
 
 
 def _content(name: str, specs: list[BreakpointSpec]) -> bytes:

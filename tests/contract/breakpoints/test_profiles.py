@@ -126,7 +126,7 @@ def test_what_names_no_place_is_refused(client: Client) -> None:
     sent = [{"file": "/a.py", "line": 1}, {"line": 3}, {"file": "/a.py"}, {"lin": 3}]
     body = {"breakpoints": sent[:3]}
     error = client.call("PUT", f"{PROFILES}/p", body).refused("INVALID_REQUEST", 400)
-    assert {one["field"] for one in error["details"]["errors"]} >= {"breakpoints[1].file"}
+    assert {one["field"] for one in error["details"]["errors"]} >= {"breakpoints[1].source.path"}
     body = {"breakpoints": sent}
     error = client.call("PUT", f"{PROFILES}/p", body).refused("INVALID_REQUEST", 400)
     assert any(one["field"].startswith("breakpoints[3]") for one in error["details"]["errors"])
