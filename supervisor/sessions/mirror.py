@@ -366,7 +366,7 @@ class Session:
 
     def crashed(self, operation: str) -> RelayError:
         """The refusal of `operation` after the worker's end."""
-        return without_worker(operation, self.id, self._mirror)
+        return without_worker(operation, self.id, self.folder, self._mirror)
 
     async def close(self) -> None:
         """Leaves the worker to the next supervisor."""

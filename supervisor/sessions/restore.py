@@ -59,7 +59,7 @@ def state_without_worker(record: SessionRecord) -> SessionState:
 
 def failed(last: SessionState, exit_status: int | None) -> SessionState:
     """The public state of a session whose worker has died while we watched. `exit_status` is
-    what `os.waitstatus_to_exitcode` returns, or None if the worker is not our child.
+    what `os.waitstatus_to_exitcode` returns, or None if the kernel did not tell.
     """
     signal_name, code = None, exit_status
     if exit_status is not None and exit_status < 0:
@@ -80,10 +80,13 @@ def how_its_worker_ended(shown: SessionState) -> str:
         return f"The session's worker process was ended by {shown.worker_signal}"
     if shown.worker_exit_code is not None:
         return f"The session's worker process ended with exit code {shown.worker_exit_code}"
-    return "The session's worker process has ended, and its exit status is unknown"
+    return (
+        "The session's worker process has ended; its exit status went to its parent, which is not "
+        "this relay"
+    )
 
 
-def without_worker(operation: str, id: str, last: SessionState | None) -> RelayError:
+def without_worker(operation: str, id: str, folder: Path, last: SessionState | None) -> RelayError:
     """The refusal of an operation that only the session's worker could do."""
     base = f"/api/v1/sessions/{id}"
     if last is not None and last.status is State.TERMINATED:
@@ -98,12 +101,22 @@ def without_worker(operation: str, id: str, last: SessionState | None) -> RelayE
         Code.SESSION_CRASHED,
         f"Cannot {operation}: "
         + (how_its_worker_ended(last) if last else "The session's worker process is gone"),
-        f"GET {base}/output still answers. DELETE {base} and create a new session.",
+        f"GET {base}/output still answers{_last_words(folder)}. DELETE {base} and create a new "
+        "session.",
         session_id=id,
         status=last.status.value if last else None,
         worker_signal=last.worker_signal if last else None,
         worker_exit_code=last.worker_exit_code if last else None,
     )
+
+
+def _last_words(folder: Path) -> str:
+    written = [
+        str(path)
+        for path in (folder / "worker.log", folder / "worker.err")
+        if path.exists() and path.stat().st_size
+    ]
+    return f"; what the worker wrote last is in {' and '.join(written)}" if written else ""
 
 
 def _name_of(number: int) -> str:

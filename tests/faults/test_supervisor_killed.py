@@ -110,6 +110,15 @@ def test_killed_again_and_again(
         assert session.value("i") == str(i)
         (session,) = reborn(relay, session)
         assert session.resume()["stop_reason"] == "breakpoint"
+    # A worker that is not this relay's child: how it ended is known all the same.
+    worker_log = relay.run_dir / session.id / "worker.log"
+    with worker_log.open("a") as file:
+        file.write("a warning\n")
+    relay.worker(session.id).kill()
+    eventually(lambda: session.status()["status"] == "failed")
+    error = session.post("/continue").refused("SESSION_CRASHED", 500)
+    assert "was ended by SIGKILL" in error["message"]
+    assert f"the worker wrote last is in {worker_log}." in error["details"]["suggestion"]
 
 
 def test_a_program_that_runs_meanwhile(
