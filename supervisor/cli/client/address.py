@@ -1,8 +1,8 @@
 """Finds the relay that a command calls, the token to send, and the key of a person's leases.
 
 The order is: `--url`, `OPENCODE_DEBUG_URL`, the `relay.json` of the data directory, and if a relay
-holds that directory and its disk has no room for the file, the usual port. The data directory is
-`--data-dir`, or what the environment says, or `~/.opencode-debugger`.
+holds that directory and its disk has no room for the file, where that process listens. The data
+directory is `--data-dir`, or what the environment says, or `~/.opencode-debugger`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ URL_VARIABLE = "OPENCODE_DEBUG_URL"
 TOKEN_VARIABLE = "OPENCODE_DEBUG_TOKEN"
 _DATA_DIR_VARIABLES = ("OPENCODE_DEBUG_SERVER__DATA_DIR", "OPENCODE_DEBUG_DATA_DIR")
 _DATA_DIR = "~/.opencode-debugger"
-_PORT_VARIABLES = ("OPENCODE_DEBUG_SERVER__PORT", "OPENCODE_DEBUG_PORT")
-_PORT = "5679"
+_PORT = 5679
 _LARGEST_FILE_BYTES = 65536  # A `relay.json` or a file with a token.
 _LONGEST_KEY = 200  # Characters of the file `lease.key`; ours has 64.
 _FORMS = "http://127.0.0.1:5679, https://HOST, or unix:///path/to/relay.sock"
@@ -75,27 +74,25 @@ def find(url: str | None, data_dir: str | None) -> Address:
             found = json.loads(file.read(_LARGEST_FILE_BYTES))
         return parse(str(found["url"]), path)
     except (FileNotFoundError, NotADirectoryError):
-        if (pid := _holder(folder)) is not None:
-            port = next((v for n in _PORT_VARIABLES if (v := os.environ.get(n))), _PORT)
-            origin = f"the usual port, because the relay with pid {pid} could not write {path}"
-            return parse(f"http://127.0.0.1:{port}", origin)
-        raise NoRelay(f"no relay is running: there is no {path}") from None
+        return _of_holder(folder, path)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NoRelay(f"{path} cannot be read: {error}") from None
 
 
-def _holder(folder: str) -> int | None:
-    """The relay that holds this data directory. The kernel's list is read: to try the lock would
-    keep a relay from starting at this moment.
-    """
-    try:
-        held = os.stat(folder)
-        with open("/proc/locks", encoding="ascii") as file:
-            locks = [line.split() for line in file]
-    except (OSError, ValueError):
-        return None
-    inode = f"{os.major(held.st_dev):02x}:{os.minor(held.st_dev):02x}:{held.st_ino}"
-    return next((int(lock[4]) for lock in locks if lock[1] == "FLOCK" and lock[5] == inode), None)
+def _of_holder(folder: str, path: str) -> Address:
+    """The address of the relay that holds the data directory and could not write `path`."""
+    from debug_relay.supervisor.cli.client import lock_holder
+
+    pid = lock_holder.holder(folder)
+    if pid is None:
+        raise NoRelay(f"no relay is running: there is no {path}")
+    url = lock_holder.address_of(pid)
+    if url is None:
+        raise NoRelay(
+            f"the relay with pid {pid} could not write {path}, and where it listens cannot be read "
+            f"in /proc/{pid}: name it with --url"
+        )
+    return parse(url, f"pid {pid}, which could not write {path}")
 
 
 def parse(url: str, origin: str) -> Address:
@@ -113,7 +110,7 @@ def parse(url: str, origin: str) -> Address:
         port = -1
     if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
         raise Misused(f"{origin} = {url!r} is no address; accepted: {_FORMS}")
-    usual = 443 if parts.scheme == "https" else int(_PORT)
+    usual = 443 if parts.scheme == "https" else _PORT
     path = parts.path.rstrip("/") or API_PREFIX
     return Address(parts.scheme, parts.hostname, port or usual, path, "", origin)
 
