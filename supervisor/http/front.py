@@ -118,7 +118,6 @@ class Front:
         if operation is not None and operation.kind == "mcp":
             return self._serve_mcp(http, request)
         if operation is not None and operation.streams:
-            request.format = "json"  # the format of a refusal that comes before negotiation
             return self._streams.serve(http, request)
         if http.method in ("GET", "HEAD"):
             return self._dispatch.perform(request)

@@ -63,6 +63,8 @@ class Streams:
         operation = request.operation
         assert operation is not None
         is_socket = operation.kind == "websocket"
+        if is_socket and is_upgrade(http):
+            request.format = "json"  # a socket has no other
         if not is_socket and (last := http.headers.get("Last-Event-ID")):
             others = [pair for pair in request.query if pair[0] != "cursor"]
             request.query = [*others, ("cursor", last)]

@@ -35,6 +35,11 @@ def test_an_unknown_session_is_no_stream(guarded: tuple[Relay, Session]) -> None
     good = f"Authorization: {session.client.headers['Authorization']}"
     for prefix, path in product(("/api/v1", ""), (EVENTS, OUTPUT)):
         wire.ask(f"GET {prefix}/sessions/sess_none{path}", good).refused("SESSION_NOT_FOUND", 404)
+    # Before the upgrade a refusal has the form that is asked for, as every other.
+    for path in (EVENTS, LOGS):
+        answer = session.client.get(f"/sessions/sess_none{path}", format="text")
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        assert answer.raw.startswith(b"error ")
     for prefix, path in product(("/api/v1", ""), (LOGS, DEBUG)):
         with connect(Session(session.client, "sess_none"), path, prefix=prefix) as socket:
             messages, code, reason = all_of(socket)
