@@ -39,7 +39,7 @@ If an attach is not wanted or not possible: GET processes/PID/stacks?locals=true
 ## 4. An exception is swallowed
 POST /run {{"script": "/app/main.py", "exceptions": {{"filters": ["raised"]}}}}
 The first exception raised in your code, with each frame's locals, in pools and threads too.
-"types": ["ValueError"] instead of filters looks for some; "on_stop": "continue" runs on;
+"types": ["ValueError"] instead of filters looks for some; "on_stop": "continue" lists all;
 "debug_subprocesses": true looks into child processes, too (any run takes it).
 
 ## 5. Who changes this

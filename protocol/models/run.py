@@ -85,8 +85,8 @@ class Run(Params, kw_only=True):
     exceptions: Annotated[
         ExceptionFilters | None,
         Meta(
-            description="The first stop at one of these exceptions is reported, also where the "
-            "program handles it; as `exception-breakpoints` takes them."
+            description="The program stops at these exceptions, also where it handles them; the "
+            "first is reported whole. As `exception-breakpoints` takes them."
         ),
     ] = None
     on_stop: Annotated[
@@ -144,6 +144,17 @@ class RunException(Result, kw_only=True):
     total_frames: int
 
 
+class RunRaised(Result, kw_only=True):
+    """An exception at which the program stopped, once or `times` times, at one place."""
+
+    type: str
+    message: str
+    path: str | None = None
+    line: int | None = None
+    function: str | None = None
+    times: int = 1
+
+
 class RunReport(Result, kw_only=True):
     exit_code: int | None = None
     signal: str | None = None
@@ -152,7 +163,9 @@ class RunReport(Result, kw_only=True):
     output: str = ""
     output_left_out: int = 0  # bytes at the beginning that are not shown
     trace: RunTrace | None = None
+    # The first at which the program stopped; or one of another kind, which ended the program.
     exception: RunException | None = None
+    raised: list[RunRaised] = []  # with `exceptions`: all of them, in the order of their first stop
     stop: Stop | None = None  # the first stop at one of `breakpoints`
     stops: int = 0  # how often the program stopped at a breakpoint or exception of the request
     never_hit: list[str] = []  # breakpoints at which the program did not stop, and why

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.models.execution import TraceRow, TraceRows
 from debug_relay.protocol.models.inspection import ExceptionReport
-from debug_relay.protocol.models.run import RunException, RunFrame, RunReport, RunTrace
+from debug_relay.protocol.models.run import RunException, RunFrame, RunRaised, RunReport, RunTrace
 from debug_relay.protocol.models.threads import TaskList, ThreadList
 from debug_relay.protocol.rendering import live, stop
 from debug_relay.protocol.rendering.library_frames import folded_traceback, without_traceback
@@ -126,8 +126,8 @@ def run(report: RunReport) -> Iterator[Line]:
     if report.trace is not None:
         yield from trace(report.trace)
     if report.exception is not None:
-        counted = report.stops if report.stop is None else 1
-        yield from _crash(report.exception, counted)
+        yield from _crash(report.exception)
+    yield from _raised(report.raised)
     if report.stop is not None:
         yield f"the first of {report.stops} stops:" if report.stops > 1 else "where it stopped:"
         yield from stop.stop(report.stop)
@@ -142,10 +142,21 @@ def run(report: RunReport) -> Iterator[Line]:
         yield from live.tasks(TaskList(tasks=report.tasks, total=len(report.tasks)))
 
 
-def _crash(crash: RunException, count: int) -> Iterator[Line]:
+def _raised(rows: list[RunRaised]) -> Iterator[Line]:
+    """One line for each exception at which the program stopped, if there are several."""
+    count = sum(row.times for row in rows)
+    if count < 2:
+        return
+    yield f"it stopped at {count} exceptions:"
+    for row in rows:
+        times = f", {row.times} times" * (row.times > 1)
+        place = f" at {row.path}:{row.line} in {row.function}" if row.path is not None else ""
+        yield f"  {stop.raised_text(row.type, row.message, _TEXT)}{place}{times}"
+
+
+def _crash(crash: RunException) -> Iterator[Line]:
     where = f" in child process {crash.child_pid}" if crash.child_pid is not None else ""
-    first = f", the first of {count}" * (count > 1)
-    yield f"exception{where}{first}: {stop.raised_text(crash.type, crash.message, 1000)}"
+    yield f"exception{where}: {stop.raised_text(crash.type, crash.message, 1000)}"
     rows = [(frame.id, stop.place(frame), list(_locals(frame))) for frame in crash.frames]
     yield from stop.with_folds(rows, crash.folded)
     left_out = crash.total_frames - len(crash.frames) - sum(one.count for one in crash.folded)

@@ -28,7 +28,7 @@ from debug_relay.protocol.models.breakpoints import (
 )
 from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.fields import Result, SessionParams
-from debug_relay.protocol.models.run import Run, RunException, RunReport, RunTrace
+from debug_relay.protocol.models.run import Run, RunException, RunRaised, RunReport, RunTrace
 from debug_relay.protocol.models.stop_report import Snapshot, Stop, StopReport
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.rendering.traces import in_text
@@ -54,6 +54,8 @@ _LAUNCH: Final = (
 )  # fmt: skip
 # When the time of a run is over, the look at where its program is takes this long at most.
 _LOOK_SECONDS: Final = 5.0
+_MOST_RAISED: Final = 100  # Kinds of exceptions that the report of a run lists.
+_MESSAGE_CHARACTERS: Final = 300  # The message of one of them.
 _GRACE_SECONDS: Final = 1.0  # A program whose run has timed out has this long to end by itself.
 
 
@@ -117,6 +119,8 @@ class _OneRun:
         self._deadline = deadline
         self._trace: RunTrace | None = None
         self._exception: RunException | None = None
+        self._is_handled = True  # the program handles that exception
+        self._raised: dict[tuple[object, ...], RunRaised] = {}
         self._stop: Stop | None = None
         self._stops = 0
         self._ended_at_stop = False
@@ -159,6 +163,7 @@ class _OneRun:
             never_hit=never_hit,
             trace=self._trace,
             exception=self._exception,
+            raised=list(self._raised.values()),
             stop=self._stop,
             stops=self._stops,
             threads=threads.threads if threads is not None else [],
@@ -250,11 +255,13 @@ class _OneRun:
             await self._until_stopped()
             if self._status is not State.PAUSED:
                 return False
-            if self._session.state.stop_reason == "exception" and self._exception is None:
-                self._exception = await crash_of(self._session.state, self._id, self._ask)
+            if self._session.state.stop_reason == "exception":
+                is_asked_for = await self._note_exception()
                 if self._params.keep_on_exception:
                     return True
-            if await self._is_asked_for():
+            else:
+                is_asked_for = await self._is_at_breakpoint()
+            if is_asked_for:
                 self._stops += 1
                 if self._params.on_stop == "end":
                     self._ended_at_stop = True
@@ -265,18 +272,41 @@ class _OneRun:
             if not self._left:
                 return False
 
-    async def _is_asked_for(self) -> bool:
-        """Whether the present stop is at one of the request's breakpoints, whose first is kept, or
-        at one of its exceptions. One that nothing handles ends the program by itself.
+    async def _note_exception(self) -> bool:
+        """Keep the exception at the present stop; whether it is one of the request's that the
+        program handles. One that nothing handles ends the program by itself.
         """
-        params, reason = self._params, self._session.state.stop_reason
-        if reason == "exception":
-            if params.exceptions is None:
-                return False
+        is_handled = False
+        if self._params.exceptions is not None:
             asked = inspection.GetException(session_id=self._id)
             raised = await self._ask("exception", asked, inspection.ExceptionReport)
-            return raised.break_mode != "unhandled"
-        if not params.breakpoints or reason != "breakpoint":
+            is_handled = raised.break_mode != "unhandled"
+            if is_handled:
+                self._list(raised)
+        if self._exception is None or (self._is_handled and not is_handled):
+            self._exception = await crash_of(self._session.state, self._id, self._ask)
+            self._is_handled = is_handled
+        return is_handled
+
+    def _list(self, raised: inspection.ExceptionReport) -> None:
+        place = self._session.state.current_location
+        row = RunRaised(
+            type=raised.type,
+            message=raised.message[:_MESSAGE_CHARACTERS],
+            path=place.path if place else None,
+            line=place.line if place else None,
+            function=place.function if place else None,
+        )
+        known = self._raised.get(key := (row.type, row.message, row.path, row.line))
+        if known is not None:
+            known.times += 1
+        elif len(self._raised) < _MOST_RAISED:
+            self._raised[key] = row
+
+    async def _is_at_breakpoint(self) -> bool:
+        """Whether the present stop is at one of the request's breakpoints, whose first is kept."""
+        params = self._params
+        if not params.breakpoints or self._session.state.stop_reason != "breakpoint":
             return False
         if self._stop is None:
             look = Snapshot(session_id=self._id)

@@ -278,8 +278,18 @@ def test_a_swallowed_exception_in_one_call(relay: Client, source: Write, python:
     frame = next(one for one in answer["exception"]["frames"] if one["name"] == "parse")
     assert frame["line"] == program["parse"]
     assert {"name": "text", "type": "str", "value": "'oops'"} in frame["locals"]
+    # All of them are listed, and one of another kind that ends the program is shown whole.
+    program = source(POOL + "    work('no')\n    work('')\n    {}['x']\n", "fails.py")
     answer = run(relay, program, on_stop="continue", **asked)
-    assert (answer["stops"], answer["output"], answer["exit_code"]) == (1, "2 of 3\n", 0)
+    assert (answer["stops"], answer["exit_code"]) == (3, 1)
+    place = (str(program.path), program["parse"], "parse")
+    assert [(row["path"], row["line"], row["function"]) for row in answer["raised"]] == [place]
+    assert (answer["raised"][0]["type"], answer["raised"][0]["times"]) == ("JSONDecodeError", 3)
+    assert answer["exception"]["type"] == "KeyError"
+    text = relay.post(
+        "/run?format=text", {"script": str(program.path), "on_stop": "continue", **asked}
+    ).raw.decode()
+    assert "it stopped at 3 exceptions:\n  " in text
     nothing_is_left(relay)
 
 
