@@ -40,6 +40,7 @@ NO_BOUNDS = {
     "supervisor/storage/breakpoint_profiles.py": "_VERSION",
     "supervisor/streams/forms.py": "_TEXT_FRAME _SHORT _LONG",
     "supervisor/streams/websocket.py": "_TRY_AGAIN_LATER",
+    "supervisor/workers/child_process.py": "_GET_INFO _WITH_EXIT",
     "supervisor/workers/orphan_cleanup.py": "_PR_SET_CHILD_SUBREAPER",
     "worker/attach/payload.py": (
         "_NOWHERE _FAILED _CLASS _TABLE _STATUS_NAME TEXT _STATUS_DIGITS _CLOEXEC _GET_SEALS "

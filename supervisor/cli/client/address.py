@@ -19,7 +19,7 @@ URL_VARIABLE = "OPENCODE_DEBUG_URL"
 TOKEN_VARIABLE = "OPENCODE_DEBUG_TOKEN"
 _DATA_DIR_VARIABLES = ("OPENCODE_DEBUG_SERVER__DATA_DIR", "OPENCODE_DEBUG_DATA_DIR")
 _DATA_DIR = "~/.opencode-debugger"
-_PORT = 5679
+_PORT = "5679"
 _LARGEST_FILE_BYTES = 65536  # A `relay.json` or a file with a token.
 _LONGEST_KEY = 200  # Characters of the file `lease.key`; ours has 64.
 _FORMS = "http://127.0.0.1:5679, https://HOST, or unix:///path/to/relay.sock"
@@ -110,7 +110,7 @@ def parse(url: str, origin: str) -> Address:
         port = -1
     if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
         raise Misused(f"{origin} = {url!r} is no address; accepted: {_FORMS}")
-    usual = 443 if parts.scheme == "https" else _PORT
+    usual = 443 if parts.scheme == "https" else int(_PORT)
     path = parts.path.rstrip("/") or API_PREFIX
     return Address(parts.scheme, parts.hostname, port or usual, path, "", origin)
 
