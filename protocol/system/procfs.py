@@ -237,6 +237,16 @@ def maps(pid: int) -> bytes:
     return _read(f"/proc/{pid}/maps", _MAPS_BYTES)
 
 
+def memory(pid: int, address: int, most: int) -> bytes:
+    """What the process has there, up to the end of that mapping; empty if we may not read it."""
+    try:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+            file.seek(address)
+            return file.read(most)
+    except (OSError, ValueError):
+        return b""
+
+
 def mapped_files(pid: int) -> list[str]:
     """The files that the process has mapped, each once."""
     found = dict.fromkeys(_MAPPED_FILE.findall(maps(pid)))

@@ -28,7 +28,7 @@ from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.system.blocked_syscalls import waits_for_signal
+from debug_relay.worker.system.blocked_syscalls import is_ended_by_signal
 
 # Since Linux 6.15 a pidfd gives the exit status of a process that has ended and was collected.
 _PIDFD_GET_INFO: Final = 0xC040FF0B
@@ -149,7 +149,7 @@ class Children:
     def wake(self) -> None:
         """Make main threads that sleep in the kernel run a line, so that a pause reaches them."""
         for pid, child in self._children.items():
-            if not child.server.lost and not waits_for_signal(pid):
+            if not child.server.lost and not is_ended_by_signal(pid):
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(child.pidfd, signal.SIGURG)
 

@@ -30,7 +30,7 @@ from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.interpreter.ownership import require_ours
 from debug_relay.worker.state.core import Core
 from debug_relay.worker.system import descendants
-from debug_relay.worker.system.blocked_syscalls import waits_for_signal
+from debug_relay.worker.system.blocked_syscalls import is_ended_by_signal
 
 _TAIL_BYTES: Final = 2000  # The end of the output that a failed start shows.
 # A connected program reports within this time that its module does not exist. If importing the
@@ -307,7 +307,7 @@ class LaunchedProgram(OwnedProgram):
     # -- living with it
 
     def wake(self) -> None:
-        if self._process is not None and not waits_for_signal(self._process.pid):
+        if self._process is not None and not is_ended_by_signal(self._process.pid):
             self._process.send_signal(signal.SIGURG)
         self._children.wake()
 

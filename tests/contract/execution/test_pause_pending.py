@@ -152,14 +152,17 @@ def test_a_sleeping_main_thread_is_paused_by_its_id(
         assert answer["current_location"]["line"] == program["sleeps"]
 
 
-def test_a_wait_for_a_signal_is_not_ended(relay: Client, source: Write, python: str) -> None:
-    """`signal.pause()` is over with any signal: a server that stands in it would end."""
+@pytest.mark.parametrize("wait", ["signal.pause()", "ctypes.CDLL(None).sleep(3600)"])
+def test_a_wait_for_a_signal_is_not_ended(
+    relay: Client, source: Write, python: str, wait: str
+) -> None:
+    """Any signal ends it: a server that waits in it would end."""
     program = source(
-        """
-        import os, signal
+        f"""
+        import ctypes, os, signal
         signal.signal(signal.SIGUSR1, lambda *_: print("signal"))
         print("up", flush=True)
-        signal.pause()  # @pause
+        {wait}  # @pause
         print("over")
         """
     )
