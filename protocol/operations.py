@@ -463,11 +463,11 @@ _INSPECTION_ROWS: Final = (
     ),
     _inspect(
         "completions", "POST", "/completions", inspection.Completions, inspection.CompletionList,
-        errors=_DEBUGGER | _FRAME,
+        errors=_DEBUGGER | _FRAME, states=_RUNNING,
     ),
     _inspect(
         "hover", "POST", "/hover", inspection.Hover, inspection.Evaluated,
-        errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR}, deadline=_EVALUATE,
+        errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR}, deadline=_EVALUATE, states=_RUNNING,
     ),
     _inspect(
         "exception", "GET", "/exception", inspection.GetException, inspection.ExceptionReport,

@@ -25,7 +25,6 @@ from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.rendering.library_frames import folded
 from debug_relay.protocol.rendering.text import CONTENT_TYPES
 from debug_relay.protocol.state import State
-from debug_relay.worker.debugger.hub import KnownThread
 from debug_relay.worker.operations import execution, inspection, stops, traces
 from debug_relay.worker.operations.call import Call, Handler
 from debug_relay.worker.session.session import Session
@@ -216,16 +215,6 @@ async def threads(call: Call, params: t.Threads) -> Struct:
     return await session.views.threads(pages)
 
 
-async def _live_thread(
-    session: Session, operation: str, thread_id: int | None
-) -> KnownThread | None:
-    """The named thread if it is not stopped and is to be read from outside. Without a name the call
-    means the selected thread, and the session must be paused.
-    """
-    session.access.require(operation, _PAUSED if thread_id is None else None)
-    return await session.views.live.find(thread_id)
-
-
 async def stacktrace(call: Call, params: i.Stacktrace) -> Struct:
     session = call.session
     # A named thread may run: its stack is that of one moment. The default is the stopped thread.
@@ -243,7 +232,7 @@ async def stacktrace(call: Call, params: i.Stacktrace) -> Struct:
 
 async def scopes(call: Call, params: i.Scopes) -> Struct:
     session = call.session
-    live = await _live_thread(session, "scopes", params.thread_id)
+    live = await inspection.live_thread(session, "scopes", params.thread_id)
     if live is not None:
         return await session.views.live.scopes(live, params.frame_id)
     thread_id = session.views.thread_of(params.thread_id)
@@ -284,7 +273,7 @@ async def variables(call: Call, params: i.Variables) -> Struct:
 
 async def frame_variables(call: Call, params: i.FrameVariables) -> Struct:
     session = call.session
-    live = await _live_thread(session, "frame-variables", params.thread_id)
+    live = await inspection.live_thread(session, "frame-variables", params.thread_id)
     if live is not None:
         return await session.views.live.frame_variables(live, params)
     thread_id = session.views.thread_of(params.thread_id)
@@ -302,8 +291,21 @@ async def frame_variables(call: Call, params: i.FrameVariables) -> Struct:
 
 async def evaluate(call: Call, params: i.Evaluate) -> Struct:
     session = call.session
-    live = await _live_thread(session, "evaluate", params.thread_id)
+    live = await inspection.live_thread(session, "evaluate", params.thread_id)
     return await session.views.evaluate(params, live)
+
+
+async def hover(call: Call, params: i.Hover) -> Struct:
+    live = await inspection.live_thread(call.session, "hover", params.thread_id)
+    asked = i.Evaluate(
+        session_id=params.session_id,
+        expression=params.expression,
+        frame_id=params.frame_id,
+        thread_id=params.thread_id,
+        context="hover",
+        timeout=params.timeout,
+    )
+    return await call.session.views.evaluate(asked, live)
 
 
 async def patch_session(call: Call, params: s.PatchSession) -> Struct:
@@ -364,7 +366,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "list-watches": stops.list_watches,
     "delete-watches": stops.delete_watches,
     "set-variable": inspection.set_variable,
-    "hover": inspection.hover,
+    "hover": hover,
     "completions": inspection.completions,
     "modules": inspection.modules,
     "tasks": inspection.tasks,

@@ -1,9 +1,12 @@
-"""The handlers that set variables, and that read source, modules, tasks and completions."""
+"""The handlers that set variables, and that read source, modules, tasks and completions; and how
+they find a thread that is read from outside.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from typing import Final
 
 from msgspec import Struct
 
@@ -13,15 +16,28 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import sources
 from debug_relay.protocol.models import threads as t
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import LOOK_SECONDS, DebugServer
+from debug_relay.worker.debugger.hub import KnownThread
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.session.session import Session
 from debug_relay.worker.source.colouring import tokens_of
 
+_PAUSED: Final = frozenset({State.PAUSED})
 _LIBRARY = ("site-packages", "dist-packages", "/lib/python")
+
+
+async def live_thread(
+    session: Session, operation: str, thread_id: int | None
+) -> KnownThread | None:
+    """The named thread if it is not stopped and is to be read from outside. Without a name the call
+    means the selected thread, and the session must be paused.
+    """
+    session.access.require(operation, _PAUSED if thread_id is None else None)
+    return await session.views.live.find(thread_id)
 
 
 async def set_variable(call: Call, params: i.SetVariable) -> Struct:
@@ -102,24 +118,19 @@ def _not_set(
     )
 
 
-async def hover(call: Call, params: i.Hover) -> Struct:
-    session = call.session
-    session.access.require("hover")
-    return await session.views.evaluate(
-        i.Evaluate(
-            session_id=params.session_id,
-            expression=params.expression,
-            frame_id=params.frame_id,
-            thread_id=params.thread_id,
-            context="hover",
-            timeout=params.timeout,
-        ),
-    )
-
-
 async def completions(call: Call, params: i.Completions) -> Struct:
     session = call.session
-    session.access.require("completions")
+    live = await live_thread(session, "completions", params.thread_id)
+    if live is not None:
+        raise RelayError(
+            Code.INVALID_SESSION_STATE,
+            f"Thread {live.id} is not stopped, and only a stopped thread completes",
+            f'{call_of("evaluate")} {{"thread_id": {live.id}, "expression": "dir()"}} lists the '
+            "names in its frame, and dir(NAME) the attributes of a value.",
+            thread_id=live.id,
+            current_state="running",
+            required_state="paused",
+        )
     thread_id = session.views.thread_of(params.thread_id)
     frame = await session.hub.frame(thread_id, params.frame_id)
     column = params.column or len(params.text) + 1

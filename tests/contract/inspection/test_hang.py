@@ -177,6 +177,11 @@ def check_frames(session: Session, told: dict[str, Any]) -> None:
     answer = session.post("/evaluate", {"expression": "source.name * 2", "thread_id": one}).ok()
     assert (answer["result"], answer["live"]) == ("'annann'", True)
     assert "copy" in answer["note"]
+    answer = session.post("/hover", {"expression": "source.name", "thread_id": one}).ok()
+    assert (answer["result"], answer["live"]) == ("'ann'", True)
+    completing = {"text": "source.na", "thread_id": one}
+    refused = session.post("/completions", completing).refused("INVALID_SESSION_STATE", 409)
+    assert f'{{"thread_id": {one}, "expression": "dir()"}}' in refused["details"]["suggestion"]
     answer = session.post("/evaluate", {"expression": "source.nothing", "thread_id": one}).ok()
     assert "nothing" in answer["error"]
     session.post("/evaluate", {"expression": "1 +", "thread_id": one}).refused("EVALUATE_ERROR")
