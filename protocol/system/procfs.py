@@ -238,7 +238,7 @@ def maps(pid: int) -> bytes:
 
 
 def memory(pid: int, address: int, most: int) -> bytes:
-    """What the process has there, up to the end of that mapping; empty if we may not read it."""
+    """The process's memory from there on, at most to the mapping's end; empty if unreadable."""
     try:
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
             file.seek(address)
