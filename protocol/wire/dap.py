@@ -18,6 +18,8 @@ _NULL: Final = Raw(b"null")
 MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
 _START: Final = b"content-"  # both possible headers begin like this
 _HEADER_BYTES: Final = 4096  # All headers of one message.
+# A message that is too large is left out; one so many times larger ends the connection.
+_MOST_LEFT_OUT: Final = 16
 
 
 class Message(Struct):
@@ -283,6 +285,8 @@ class Decoder:
                 return
             length = self._length(bytes(self._buffer[:end]))
             start = end + 4
+            if length > self._most_bytes * _MOST_LEFT_OUT:
+                raise DapError(f"a message of {length} bytes")
             if length > self._most_bytes:
                 del self._buffer[:start]
                 self._left_out = length

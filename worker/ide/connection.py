@@ -15,6 +15,8 @@ _MESSAGE_BYTES: Final = 4 * 1024 * 1024  # One message of an IDE's.
 _PIECE_BYTES: Final = 64 * 1024  # One read.
 # An IDE may leave this much unread. One that is further behind has stopped reading.
 _UNREAD_BYTES: Final = 16 * 1024 * 1024
+# After so many messages in a row that are no requests the peer is no IDE.
+_MOST_USELESS: Final = 100
 
 
 class Connection:
@@ -23,10 +25,12 @@ class Connection:
         self._writer = writer
         self._decoder = dap.Decoder(_MESSAGE_BYTES)
         self._arrived: deque[Message] = deque()
+        self._useless = 0  # messages since the last request
         self._seq = 0
 
     async def read(self) -> Message | None:
-        """The next message; None at the end. Raises DapError if the bytes are not DAP.
+        """The next request; None at the end. Raises DapError if the bytes are not DAP, or if many
+        messages in a row are no requests.
 
         A body that is no message is refused here: the next one begins where it ends. An IDE that
         does not read its answers is not read either.
@@ -45,15 +49,22 @@ class Connection:
         return self._arrived.popleft()
 
     def _take(self, body: bytes | None) -> None:
+        self._useless += 1
+        if self._useless > _MOST_USELESS:
+            raise DapError(f"{_MOST_USELESS} messages in a row are no requests")
         if body is None:
             words = f"A message may have {_MESSAGE_BYTES} bytes at most; this one was left out"
             self.refuse(Message("request"), words, words, False)
             return
         try:
-            self._arrived.append(dap.decode_message(body))
+            message = dap.decode_message(body)
         except DapError as error:
             words = f"This is {error}"
             self.refuse(_as_far_as_readable(body), words, words, False)
+            return
+        if message.type == "request":  # we send none to IDEs, so nothing else answers one
+            self._useless = 0
+            self._arrived.append(message)
 
     def respond(self, request: Message, body: Any = None) -> None:
         self._send({**self._response(request, True), "body": body or {}})

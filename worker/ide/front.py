@@ -82,8 +82,6 @@ class IdeFront:
     async def _introduce(self, ide: JoinedIde) -> None:
         """Wait for `initialize`; other requests are refused until then."""
         while (message := await ide.connection.read()) is not None:
-            if message.type != "request":
-                continue
             if message.command != "initialize":
                 ide.connection.refuse(message, "initialize first", "initialize comes first", False)
                 continue
@@ -120,8 +118,6 @@ class IdeFront:
                 message = reading.result()
                 if message is None:
                     return
-                if message.type != "request":
-                    continue  # we send no requests to IDEs, so this answers none
                 await room.acquire()
                 self._begin(ide, message, room)
         finally:

@@ -24,6 +24,7 @@ NOT_DAP = {
     "no header": b"x" * 5000,
     "a header without an end": b"Content-Length: 1\r\n" + b"A" * 5000,
     "a negative length": b"Content-Length: -5\r\n\r\n",
+    "a message without an end": b"Content-Length: 1000000000000000000\r\n\r\n" + b"x" * 5000,
     "a length of many digits": b"Content-Length: " + b"9" * 4000 + b"\r\n\r\n",
 }
 # Each has the length that it says and is no message: it is refused, and the next one is read. With
@@ -134,6 +135,15 @@ def test_what_is_no_dap_is_closed(
         with Ide(session) as other:
             other.join()
             other._peer.sendall(b"Content-Length: zero\r\n\r\n")
+            other.until_closed()
+        # Nor does the worker read for ever what is no request.
+        with Ide(session) as other:
+            other.join()
+            for _ in range(50):
+                other.send_raw(b"garbage")
+                other.send_raw(b'{"seq": 1, "type": "event", "event": "stopped"}')
+            assert not other.closed
+            other.send_raw(b"garbage")
             other.until_closed()
         assert worker.memory_info().rss < 200 << 20
         assert ide.ask("threads")["threads"]
