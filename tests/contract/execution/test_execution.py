@@ -96,6 +96,7 @@ def test_a_step_stops_at_a_breakpoint_on_its_way(relay: Client, source: Write, p
         session.break_at(program, program["last"])
         assert at(session.step("over")) == ("breakpoint", program["last"])
         assert session.step("out")["stop_reason"] in ("step", "breakpoint")
+        ends_with_a_step(session, program, "into")
 
 
 def test_stepping_out_tells_what_was_returned(relay: Client, source: Write) -> None:
@@ -103,17 +104,19 @@ def test_stepping_out_tells_what_was_returned(relay: Client, source: Write) -> N
     with relay.session() as session:
         walking(session, program, "square")
         assert session.step("out")["return_value"] == {"type": "int", "value": "4"}
+        ends_with_a_step(session, program, "out")
 
 
-@pytest.mark.parametrize("how", ["over", "into", "out"])
-def test_a_step_past_the_last_line_ends_the_program(relay: Client, source: Write, how: str) -> None:
-    program = source(WALK)
-    with relay.session() as session:
-        walking(session, program, "end")
-        ended = session.step(how)
-        assert (ended["status"], ended["end_reason"]) == ("terminated", "target_exited")
+def ends_with_a_step(session: Session, program: Source, how: str) -> None:
+    """A step past the program's last line ends it."""
+    session.delete("/breakpoints").ok()
+    session.break_at(program, program["end"])
+    session.resume()
+    ended = session.step(how)
+    assert (ended["status"], ended["end_reason"]) == ("terminated", "target_exited")
 
 
+@pytest.mark.one_python
 def test_a_step_that_is_not_over_in_time_goes_on(relay: Client, source: Write, python: str) -> None:
     program = source("text = input()  # @reads\nprint(text)  # @prints\n")
     with relay.session(python_path=python) as session:
@@ -148,18 +151,6 @@ def test_continue_that_is_not_over_in_time(relay: Client, source: Write) -> None
         assert (status["status"], status["stop_reason"]) == ("paused", "breakpoint")
         assert status["stop_id"] == event["body"]["stop_id"] == 2
         assert session.resume()["status"] == "terminated"
-
-
-def test_a_breakpoint_that_is_hit_at_once_is_in_the_reply(relay: Client, source: Write) -> None:
-    program = source("for i in range(3):\n    x = i  # @inside\n")
-    with relay.session() as session:
-        session.break_at(program, program["inside"])
-        session.launch(program)
-        for count in (2, 3):
-            answer = session.post("/continue", {"wait": 5}).ok()
-            assert at(answer) == ("breakpoint", program["inside"])
-            assert answer["stop_id"] == count
-        assert session.resume()["exit_code"] == 0
 
 
 # -- pause
@@ -203,6 +194,7 @@ def test_pause_within_a_second(relay: Client, source: Write, python: str, kind: 
         assert session.post("/pause").ok()["stop_reason"] == "pause"
 
 
+@pytest.mark.one_python
 def test_what_was_paused_goes_on_for_the_time_that_is_left(
     relay: Client, source: Write, python: str
 ) -> None:
@@ -225,6 +217,7 @@ def test_what_was_paused_goes_on_for_the_time_that_is_left(
         assert 0.7 <= slept < 5
 
 
+@pytest.mark.one_python
 def test_a_paused_read_still_gets_its_input(relay: Client, source: Write, python: str) -> None:
     program = source("print('name?', flush=True)\nprint('hello', input())\n")
     with relay.session(python_path=python) as session:
@@ -266,12 +259,12 @@ def test_a_pause_while_another_thread_works(relay: Client, source: Write, python
 DRIVES = ("continue", "pause", "step-over", "step-into", "step-out")
 
 
-@pytest.mark.parametrize("operation", DRIVES)
-def test_nothing_to_drive_yet(relay: Client, operation: str) -> None:
+def test_nothing_to_drive_yet(relay: Client) -> None:
     with relay.session() as session:
-        error = session.post(f"/{operation}").refused("INVALID_SESSION_STATE", 409)
-        assert error["details"]["current_state"] == "created"
-        assert f"{session.id}/launch" in error["details"]["suggestion"]
+        for operation in DRIVES:
+            error = session.post(f"/{operation}").refused("INVALID_SESSION_STATE", 409)
+            assert error["details"]["current_state"] == "created"
+            assert f"{session.id}/launch" in error["details"]["suggestion"]
 
 
 def test_the_state_must_fit_and_the_way_out_is_told(relay: Client, source: Write) -> None:
@@ -296,7 +289,7 @@ def test_the_state_must_fit_and_the_way_out_is_told(relay: Client, source: Write
             assert "/output" in error["details"]["suggestion"]
 
 
-def test_an_unknown_thread_cannot_be_driven(relay: Client, source: Write) -> None:
+def test_a_step_may_name_its_thread(relay: Client, source: Write) -> None:
     program = source(WALK)
     with relay.session() as session:
         walking(session, program, "call")
@@ -304,12 +297,6 @@ def test_an_unknown_thread_cannot_be_driven(relay: Client, source: Write) -> Non
         assert "/threads" in error["details"]["suggestion"]
         session.post("/threads/4711/step-over").refused("THREAD_NOT_FOUND", 404)
         assert session.line() == program["call"]
-
-
-def test_a_thread_may_stand_in_the_path(relay: Client, source: Write) -> None:
-    program = source(WALK)
-    with relay.session() as session:
-        walking(session, program, "call")
         thread = session.status()["stopped_thread_id"]
         answer = session.post(f"/threads/{thread}/step-into").ok()
         assert at(answer) == ("step", program["first"])
