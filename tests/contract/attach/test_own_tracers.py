@@ -184,6 +184,7 @@ PROFILES = """
 """
 
 
+@pytest.mark.one_python
 def test_the_debuggers_threads_are_not_profiled(relay: Client, start: Start, python: str) -> None:
     """They are none of the program's, whose new threads all have its profiler."""
     one = start(PROFILES, python=python)

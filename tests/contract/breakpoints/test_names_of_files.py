@@ -47,6 +47,7 @@ def test_a_module_that_is_called_like_one_of_the_debuggers(
         assert {one["id"]: one["hit_count"] for one in told} == {line: 1, inside: 2, function: 2}
 
 
+@pytest.mark.one_python
 def test_what_the_debugger_uses_itself_is_said_to_be_passed_over(
     relay: Client, source: Write, python: str
 ) -> None:

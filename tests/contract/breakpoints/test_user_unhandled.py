@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.source import Source
 
@@ -66,6 +68,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.one_python
 def test_a_pause_is_no_end(relay: Client, source: Callable[..., Source], python: str) -> None:
     library = source(LIBRARY, "lib/python3/site-packages/library.py")
     program = source(PROGRAM)

@@ -6,6 +6,8 @@ import os
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.source import Source
@@ -64,6 +66,7 @@ def goes_on_as_told(session: Session, program: Source) -> None:
     assert "disabled" not in session.printed("console")  # as pydevd says, which is not so any more
 
 
+@pytest.mark.one_python
 def test_a_stop_is_not_ended(relay: Client, source: Callable[..., Source], python: str) -> None:
     program = source(PROGRAM)
     with relay.session(python_path=python) as session:
@@ -75,6 +78,7 @@ def test_a_stop_is_not_ended(relay: Client, source: Callable[..., Source], pytho
         goes_on_as_told(session, program)
 
 
+@pytest.mark.one_python
 def test_a_look_at_values_does_not_swallow_it(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:

@@ -131,7 +131,6 @@ def test_they_cost_the_same_at_any_depth(relay: Client, source: Write, python: s
         assert float(session.printed("stdout").split()[0]) < 6
 
 
-@pytest.mark.one_python
 def test_a_condition_that_is_false_prepares_no_stop(
     relay: Client, source: Write, python: str
 ) -> None:
