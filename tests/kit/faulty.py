@@ -87,6 +87,10 @@ class Gates:
     def open(self, name: str) -> None:
         (self._folder / f"{name}.reached").unlink()
 
+    def open_all(self) -> None:
+        for left in self._folder.iterdir():
+            left.unlink()
+
 
 def with_fault(folder: Path, fault: str) -> dict[str, str]:
     """The environment in which a relay has the fault; its workers and programs are sound."""

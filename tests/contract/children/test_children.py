@@ -62,7 +62,7 @@ WAYS = """
         return status(pid)
 
     def pool(method):
-        with multiprocessing.get_context(method).Pool(2) as workers:
+        with multiprocessing.get_context(method).Pool(1) as workers:
             return workers.map(work, range(4))
 
     def process(method):
@@ -72,7 +72,7 @@ WAYS = """
         return child.exitcode
 
     def executor():
-        with concurrent.futures.ProcessPoolExecutor(2) as workers:
+        with concurrent.futures.ProcessPoolExecutor(1) as workers:
             return list(workers.map(work, range(4)))
 
     async def asynchronous():

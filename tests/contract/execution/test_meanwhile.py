@@ -22,14 +22,26 @@ pytestmark = pytest.mark.one_python
 Write = Callable[..., Source]
 
 
-@pytest.fixture
-def gates(tmp_path: Path) -> Gates:
-    return Gates(tmp_path / "gates")
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Gates]]:
+    """One relay for all tests that hold its workers."""
+    folder = tmp_path_factory.mktemp("held")
+    gates = Gates(folder / "gates")
+    relay = Relay(folder / "data", env=with_fault(folder / "fault", gates.fault)).start()
+    yield relay.client, gates
+    assert relay.stop() == 0
+    assert relay.workers() == []
 
 
 @pytest.fixture
-def held_relay(own_relay: Callable[..., Relay], gates: Gates, tmp_path: Path) -> Client:
-    return own_relay(env=with_fault(tmp_path / "fault", gates.fault)).client
+def held_relay(held: tuple[Client, Gates]) -> Client:
+    return held[0]
+
+
+@pytest.fixture
+def gates(held: tuple[Client, Gates]) -> Iterator[Gates]:
+    yield held[1]
+    held[1].open_all()
 
 
 @pytest.fixture
