@@ -7,7 +7,7 @@ the same place the first is shown, and the others are named.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import UNSET
 
@@ -17,6 +17,7 @@ from debug_relay.protocol.rendering.library_frames import library_of
 from debug_relay.protocol.rendering.repeats import repeats_in
 from debug_relay.protocol.rendering.text import Line, plural, short
 
+_T = TypeVar("_T")
 _THREAD: Final = 300  # Characters of one thread, without its first line.
 _VALUE: Final = 60  # Characters of one value.
 _LOCALS: Final = 160  # Characters of the locals of one frame.
@@ -34,7 +35,7 @@ def threads(result: t.ThreadList) -> Iterator[Line]:
     for thread in result.threads:
         groups.setdefault(_doing(thread.waits_for, thread.frames), []).append(thread)
     for same in groups.values():
-        shown = same if len(same) <= _ALIKE else same[:1]
+        shown = _first_of(same)
         for thread in shown:
             mark = "→ " if thread.is_current else ""
             where = f" (child process {thread.pid})" if thread.is_child else ""
@@ -44,8 +45,9 @@ def threads(result: t.ThreadList) -> Iterator[Line]:
             yield from _body(thread.frames)
             if thread.frames_left_out is not UNSET:
                 yield f"  … {plural(thread.frames_left_out, 'more frame')} of its own"
-        if shown is not same:
-            yield _others("thread", [f"{one.id} {short(one.name, 40)}" for one in same])
+        yield from _others(
+            "thread", [f"{one.id} {short(one.name, 40)}" for one in same], len(shown)
+        )
     for circle in result.deadlocks or ():
         yield f"deadlock: {' waits for '.join(f'thread {one}' for one in [*circle, circle[0]])}"
     if result.note is not UNSET:
@@ -65,11 +67,12 @@ def briefly(listed: list[t.Thread]) -> Iterator[Line]:
         groups.setdefault(f"{mark}\n{thread.status}{where}{at}{pending}{before}", []).append(thread)
     for key, same in groups.items():
         mark, doing = key.split("\n", 1)
-        shown = same if len(same) <= _ALIKE else same[:1]
+        shown = _first_of(same)
         for thread in shown:
             yield f"{mark} {thread.id} {short(thread.name, 80)}: {doing}"
-        if shown is not same:
-            yield _others("thread", [f"{one.id} {short(one.name, 40)}" for one in same])
+        yield from _others(
+            "thread", [f"{one.id} {short(one.name, 40)}" for one in same], len(shown)
+        )
 
 
 def tasks_briefly(listed: list[t.Task]) -> Iterator[Line]:
@@ -83,12 +86,11 @@ def tasks_briefly(listed: list[t.Task]) -> Iterator[Line]:
         frames = [f"{one.name} at {one.path}:{one.line}" for one in own or task.frames]
         groups.setdefault(("→" if task.current else " ", doing, *frames), []).append(task)
     for (mark, doing, *frames), same in groups.items():
-        shown = same if len(same) <= _ALIKE else same[:1]
+        shown = _first_of(same)
         for task in shown:
             yield f"{mark} {short(task.name, 80)} {doing}"
             yield from (f"    {frame}" for frame in frames)
-        if shown is not same:
-            yield _others("task", [short(one.name, 40) for one in same])
+        yield from _others("task", [short(one.name, 40) for one in same], len(shown))
 
 
 def tasks(result: t.TaskList) -> Iterator[Line]:
@@ -98,7 +100,7 @@ def tasks(result: t.TaskList) -> Iterator[Line]:
         key = task.state, task.exception, _waiting(task.waits_for), repr(frames)
         groups.setdefault(key, []).append(task)
     for same in groups.values():
-        shown = same if len(same) <= _ALIKE else same[:1]
+        shown = _first_of(same)
         for task in shown:
             mark = "→ " if task.current else ""
             state = "" if task.state == "pending" else f" {task.state}"
@@ -119,8 +121,7 @@ def tasks(result: t.TaskList) -> Iterator[Line]:
                     for number, frame in enumerate(task.frames)
                 ]
             )
-        if shown is not same:
-            yield _others("task", [short(one.name, 40) for one in same])
+        yield from _others("task", [short(one.name, 40) for one in same], len(shown))
     if not result.total:
         yield "no asyncio tasks"
     elif result.total != len(result.tasks):
@@ -163,19 +164,25 @@ def stacks(result: relay.Stacks) -> Iterator[Line]:
             yield from _body(own)
         else:
             yield from (f"  #{n} {_place(one)}" for n, one in enumerate(first.frames[:_BARE]))
-        if len(same) > 1:
-            yield _others("thread", [_name_of(one) for one in same])
+        yield from _others("thread", [_name_of(one) for one in same], 1)
     if len(threads) < len(result.threads):
         yield f"({plural(len(result.threads) - len(threads), 'thread')} of the debugger left out)"
 
 
-def _others(what: str, names: list[str]) -> str:
-    """The threads or tasks that are where the first one is, by their names."""
-    count = len(names) - 1
+def _first_of(same: list[_T]) -> list[_T]:
+    """The threads or tasks that are shown of those at one place."""
+    return same if len(same) <= _ALIKE else same[:1]
+
+
+def _others(what: str, names: list[str], shown: int) -> Iterator[str]:
+    """A line that names those at the same place that are not shown, if there are any."""
+    count = len(names) - shown
+    if not count:
+        return
     more = f", … {count - _NAMED} more" if count > _NAMED else ""
-    shown = ", ".join(names[1 : _NAMED + 1])
+    named = ", ".join(names[shown : shown + _NAMED])
     verb = "is" if count == 1 else "are"
-    return f"  {plural(count, what)} {verb} at the same place: {shown}{more}"
+    yield f"  {plural(count, what)} {verb} at the same place: {named}{more}"
 
 
 def _is_debuggers(thread: relay.StackThread) -> bool:

@@ -89,7 +89,10 @@ class Mcp:
         manager = StreamableHTTPSessionManager(sdk.server(self._calls), stateless=True)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running = asyncio.create_task(self._run(manager, ready), name="mcp")
-        await ready
+        # A manager that cannot begin ends its task, and never gets ready.
+        await asyncio.wait({self._running, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if self._running.done():
+            await self._running
         return manager
 
     async def _run(

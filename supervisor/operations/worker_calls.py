@@ -52,7 +52,7 @@ class WorkerCalls:
         session = self._registry.get(params.session_id)  # type: ignore[attr-defined]
         session.require_there()
         self._require_state(session.state, operation, if_stop)
-        await self._registry.retirement_over(session)
+        await self._registry.until_retired(session)
         is_retired = session.child is None and session.state.status is State.TERMINATED
         if is_retired and if_stop is None:  # only a worker can compare that
             left = await asyncio.to_thread(retired_answers.answer, session, operation.name, params)

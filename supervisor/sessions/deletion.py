@@ -93,7 +93,7 @@ class Deletions:
             runtime_seconds=session.runtime_seconds,
         )
 
-    async def over(self) -> None:
+    async def until_finished(self) -> None:
         """Waits for the deletions that are under way."""
         if self._under_way:
             await asyncio.wait(self._under_way.values(), timeout=_END_SECONDS)

@@ -176,7 +176,7 @@ class Registry:
     def _require_room(self, caller: str) -> None:
         """Reserves a place for one more worker, or refuses."""
         self._require_open()
-        self._retirement.look(coming=self._quota.starting + 1)
+        self._retirement.retire_due(coming=self._quota.starting + 1)
         self._quota.require_room(self.counted(), self.settings.sessions, caller)
         self._quota.take(caller)
 
@@ -216,13 +216,13 @@ class Registry:
         self.room.start_succeeded()
         return child
 
-    async def retirement_over(self, session: Session) -> None:
+    async def until_retired(self, session: Session) -> None:
         """Waits until the session's worker is not in the middle of retiring."""
-        await self._retirement.over(session)
+        await self._retirement.until_finished(session)
 
     async def wake(self, session: Session) -> None:
         """Starts a worker for a session that has none. Concurrent calls share one start."""
-        await self._retirement.over(session)
+        await self._retirement.until_finished(session)
         # We check this before `sleeps`: a session that wakes has its worker before the link to it.
         waking = self._wakings.get(session.id)
         if waking is None:
@@ -269,7 +269,7 @@ class Registry:
 
     async def blueprint(self, session: Session) -> Blueprint:
         """The session's blueprint, from its worker or from what the worker has left."""
-        await self._retirement.over(session)
+        await self._retirement.until_finished(session)
         if session.child is None and session.blueprint is not None:
             return session.blueprint
         if session.child is not None:
@@ -393,7 +393,7 @@ class Registry:
             for ended in await asyncio.gather(*ends, return_exceptions=True):
                 if isinstance(ended, BaseException):
                     _log.warning("session.not_ended", error=str(ended))
-        await self._deletions.over()  # deletions that callers have requested
+        await self._deletions.until_finished()  # deletions that callers have requested
         await asyncio.gather(*(session.close() for session in sessions))
         await self.background.end(_BACKGROUND_SECONDS)
         await self.zygote.close()

@@ -34,25 +34,25 @@ class Retirement:
         self._wakings = wakings
         self._most = most  # workers allowed at one time
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._looking = asyncio.create_task(self._look_now_and_then(), name="retirement")
+        self._watching = asyncio.create_task(self._watch(), name="retirement")
 
     async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         if self._under_way:
             await asyncio.wait(self._under_way.values(), timeout=_SECONDS + _END_SECONDS)
 
-    async def over(self, session: Session) -> None:
+    async def until_finished(self, session: Session) -> None:
         """Wait for a retirement that is under way: its worker takes no more requests."""
         task = self._under_way.get(session.id)
         if task is not None:
             await asyncio.wait([task])
 
-    def look(self, coming: int = 0) -> None:
+    def retire_due(self, coming: int = 0) -> None:
         """Start the retirements that are due, the longest unused worker first; `coming` workers are
         about to be started.
         """
@@ -82,10 +82,10 @@ class Retirement:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.exception("worker.not_retired", error, session_id=id)
 
-    async def _look_now_and_then(self) -> None:
+    async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_EVERY)
-            self.look()
+            self.retire_due()
             self._end_lapsed_leases()
 
     def _end_lapsed_leases(self) -> None:

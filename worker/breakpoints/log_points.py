@@ -45,7 +45,7 @@ class LogPoints:
         self._write(row, row.text)
         self._look_later()
 
-    def over(self, server: DebugServer | None = None) -> None:
+    def process_ended(self, server: DebugServer | None = None) -> None:
         """A process or its connection has ended: report the lines that it has skipped."""
         self._look()
         for key in [key for key in self._last if server in (None, key[0])]:

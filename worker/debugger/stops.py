@@ -14,7 +14,7 @@ from debug_relay.worker.state.core import Core
 class StopListener(Protocol):
     """A part of the session that keeps something about the present stop."""
 
-    def over(self) -> None:
+    def ended(self) -> None:
         """All threads run again, or the program has ended."""
 
     def turn_to(self, stop: Stop, server: DebugServer) -> None:
@@ -81,7 +81,7 @@ class Stops:
     def clear(self) -> None:
         """The program has ended, or runs on without us."""
         for listener in self._listeners:
-            listener.over()
+            listener.ended()
         self.threads.clear()
         self.current = None
 

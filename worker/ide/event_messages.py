@@ -15,9 +15,12 @@ from debug_relay.worker.ide.joined_ide import JoinedIde
 from debug_relay.worker.ide.shapes import breakpoint_of, number_of
 
 _LIVE: Final = ("running", "paused")
+_DONE: Final = {"new": "set", "removed": "removed"}  # The words for what a caller did.
+_TAIL_CHARACTERS: Final = 4000  # The output before an IDE has joined, as the IDE gets it.
+_MOST_LISTED: Final = 20  # The agents' breakpoints that an IDE is told when it joins.
 
 
-def hear(ide: JoinedIde, type: str, body: Mapping[str, Any]) -> None:
+def pass_on(ide: JoinedIde, type: str, body: Mapping[str, Any]) -> None:
     """Send the IDE an event that was journaled just now."""
     own = ide.own_request()
     for request in list(ide.requests.values()):
@@ -55,10 +58,6 @@ def present(ide: JoinedIde) -> None:
     elif session.lifecycle.state.value in ("terminated", "failed"):
         ide.say("Its program has ended.")
         ide.send_event("terminated")
-
-
-_TAIL_CHARACTERS: Final = 4000  # The output before an IDE has joined, as the IDE gets it.
-_MOST_LISTED: Final = 20  # The agents' breakpoints that an IDE is told when it joins.
 
 
 def tell_stop(ide: JoinedIde, stop: Stop, reason: str, description: str, text: str | None) -> None:
@@ -162,9 +161,6 @@ def _breakpoint(ide: JoinedIde, body: Mapping[str, Any]) -> None:
             ide.say(f"{caller} has {_DONE[reason]} {described(ide, shown)}")
     elif reason == "changed" and ide.own_request() is None:
         ide.send_event("breakpoint", {"reason": "changed", "breakpoint": breakpoint_of(ide, shown)})
-
-
-_DONE: Final = {"new": "set", "removed": "removed"}  # The words for what a caller did.
 
 
 def described(ide: JoinedIde, shown: Breakpoint) -> str:

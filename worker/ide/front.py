@@ -191,7 +191,7 @@ class IdeFront:
                 self._expressions.clear()
         for ide in list(self._joined):
             try:
-                event_messages.hear(ide, type, body)
+                event_messages.pass_on(ide, type, body)
             except Exception:
                 log.exception("ide.not_told", extra={"fields": {"event": type}})
 

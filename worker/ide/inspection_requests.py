@@ -137,7 +137,7 @@ async def evaluate(ide: JoinedIde, arguments: a.Evaluate) -> Body:
     answer = await ide.ask(
         operation, thread_id=thread_id, frame_id=index, expression=arguments.expression, **fields
     )
-    _sound(answer)
+    _checked(answer)
     expression = f"({command})"
     ide.expressions.value(answer.variables_reference, expression, answer.type)
     return evaluated(answer)
@@ -153,7 +153,7 @@ async def _lease(ide: JoinedIde, command: str) -> Body:
     return {"result": words, "variablesReference": 0}
 
 
-def _sound(answer: Any) -> Any:
+def _checked(answer: Any) -> Any:
     """The answer of an evaluation; raises if the expression raised."""
     if answer.error is not None:
         raise RelayError(Code.EVALUATE_ERROR, answer.error, "")
@@ -164,9 +164,9 @@ async def set_expression(ide: JoinedIde, arguments: a.SetExpression) -> Body:
     thread_id, index = ide.frame(arguments.frame_id)
     place: dict[str, Any] = {"thread_id": thread_id, "frame_id": index}
     assigned = f"{arguments.expression} = {arguments.value}"
-    _sound(await ide.ask("evaluate", expression=assigned, context="repl", **place))
+    _checked(await ide.ask("evaluate", expression=assigned, context="repl", **place))
     answer = await ide.ask("evaluate", expression=arguments.expression, context="watch", **place)
-    shown = evaluated(_sound(answer))
+    shown = evaluated(_checked(answer))
     return {"value": shown.pop("result"), **shown}
 
 

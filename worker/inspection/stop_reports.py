@@ -203,7 +203,7 @@ class StopReports:
         self._printed_from = self._log.output.place
         self._printed_room, self._printed_bytes = _PRINTED_BYTES, 0
 
-    def over(self) -> None:
+    def ended(self) -> None:
         """The program runs again, or has ended."""
         self.current = None
         self._file.write_later()

@@ -34,7 +34,7 @@ from debug_relay.worker.probe.engine.settrace.fast_tracer import shorten
 from debug_relay.worker.probe.engine.settrace.retracing import Retracing
 from debug_relay.worker.probe.engine.step_unwinding import StepUnwinding
 from debug_relay.worker.probe.engine.stop_arbiter import StopArbiter
-from debug_relay.worker.probe.engine.suspended_wait import withstand
+from debug_relay.worker.probe.engine.suspended_wait import keep_suspended
 from debug_relay.worker.probe.engine.threads import listing, running_frames
 from debug_relay.worker.probe.engine.threads.lifetimes import ThreadLifetimes
 from debug_relay.worker.probe.engine.uncaught_exceptions import UncaughtExceptions
@@ -109,7 +109,7 @@ class Probe(object):
         self.uncaught_exceptions.hook()
         self.reports.hook()
         self.tracer.hook_entry()
-        withstand(self)
+        keep_suspended(self)
         self.greenlet_warning.hook()
         shorten(self)
         self.retracing.hook()

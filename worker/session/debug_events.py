@@ -87,7 +87,7 @@ class DebugEvents:
         had_stopped = self._stops.has_stopped_threads(server)
         self._hub.forget(server)
         self._probes.server_gone(server)
-        self._log_points.over(server)
+        self._log_points.process_ended(server)
         self._breakpoints.server_gone(server)
         self._stops.server_lost(server, had_stopped)
         self._publication.changed()

@@ -278,7 +278,7 @@ class Session:
     async def close(self) -> None:
         """Release everything. The program must have ended, or the worker have detached from it."""
         self.lease.close()
-        self.log_points.over()
+        self.log_points.process_ended()
         await self.limits.close()
         await self.debug_events.close()
         await self.traces.close()

@@ -68,7 +68,7 @@ class Effects:
     def _finish_output(self, transition: Transition) -> None:
         """No more output follows: write the output that was held back."""
         if transition.event is Event.EXITED:
-            self._log_points.over()
+            self._log_points.process_ended()
             self._log.program_ended()
 
     def _forget_program(self, transition: Transition) -> None:

@@ -18,7 +18,7 @@ ORDER = {
         "breakpoints",
     ),
     # A thread is about to stop: mark it, and the others.
-    "set_suspend": ("turns",),
+    "set_suspend": ("stop_arbiter",),
     # A thread is suspended, until it resumes.
     "do_wait_suspend": (
         # The exception of a signal handler would end all phases below: they begin again instead.
@@ -30,7 +30,7 @@ ORDER = {
         # The profile function of the last step is removed before anything else runs.
         "step_into_c",
         # May wait several times: a thread that another thread's stop halted may then stop itself.
-        "turns",
+        "stop_arbiter",
         # Holds the exception of this very wait, and keeps pydevd from calling its str().
         "exceptions",
     ),

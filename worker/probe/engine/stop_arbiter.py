@@ -35,8 +35,8 @@ class StopArbiter(object):
         self.halted, self.at_breakpoint = constants.CMD_THREAD_SUSPEND, constants.CMD_SET_BREAK
         self.raising = (constants.CMD_STEP_CAUGHT_EXCEPTION, constants.CMD_ADD_EXCEPTION_BREAK)
         hooks = self.probe.engine.hooks
-        hooks.around("set_suspend", "turns", self.suspending)
-        hooks.around("do_wait_suspend", "turns", self.waiting)
+        hooks.around("set_suspend", "stop_arbiter", self.suspending)
+        hooks.around("do_wait_suspend", "stop_arbiter", self.waiting)
         for name in ("_pydevd_bundle.pydevd_api", "_pydevd_bundle.pydevd_comm"):
             module = sys.modules[name]
             hooks.swap(module, "resume_threads", self.gated(module.resume_threads))
@@ -44,7 +44,7 @@ class StopArbiter(object):
             module = sys.modules.get(name)
             if module is not None:
                 ask = module.should_stop_on_exception
-                hooks.swap(module, "should_stop_on_exception", self.when_they_go_on(ask))
+                hooks.swap(module, "should_stop_on_exception", self.once_resumed(ask))
 
     def suspending(self, suspend):
         self.suspend = suspend
@@ -143,7 +143,7 @@ class StopArbiter(object):
             below = below.f_back
         return counted
 
-    def when_they_go_on(self, ask):
+    def once_resumed(self, ask):
         """Wrap pydevd's decision about an exception. By itself pydevd passes over an exception in a
         thread that another thread's stop is just halting; here the thread first waits.
         """

@@ -9,7 +9,7 @@ from debug_relay.worker.probe.engine.frames import SUSPENDED
 from debug_relay.worker.probe.runtime import deferred_signals as signalled
 
 
-def withstand(probe):
+def keep_suspended(probe):
     """Hold such exceptions while a thread waits, and on its way to the wait, where a stop may be
     reported a second time.
     """

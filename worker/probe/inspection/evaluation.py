@@ -164,11 +164,11 @@ class Evaluations(object):
         except SyntaxError as error:
             is_expression = False
             try:
-                compile(_dedent(text), "<expression>", "exec", dont_inherit=True)
+                compile(dedented(text), "<expression>", "exec", dont_inherit=True)
             except (SyntaxError, ValueError) as worse:
-                return {"id": id, "refused": _syntax(worse)}
+                return {"id": id, "refused": syntax_problem(worse)}
             if context != "repl":
-                return {"id": id, "refused": _syntax(error)}
+                return {"id": id, "refused": syntax_problem(error)}
         except ValueError as error:
             return {"id": id, "refused": {"message": str(error)}}
         if context == "hover":
@@ -217,24 +217,24 @@ def _raise_in(ident):
     )
 
 
-def is_expression(engine, text):
-    """None if the text is an expression; otherwise the reason why not."""
+def expression_problem(engine, text):
+    """Why the text is not an expression; None if it is one."""
     try:
         engine.check_expression(text)
     except SyntaxError as error:
-        return _syntax(error)
+        return syntax_problem(error)
     except ValueError as error:
         return {"message": str(error)}
     return None
 
 
-def _dedent(text):
+def dedented(text):
     import textwrap
 
     return textwrap.dedent(text)
 
 
-def _syntax(error):
+def syntax_problem(error):
     return {
         "message": "%s: %s" % (type(error).__name__, getattr(error, "msg", None) or error),
         "line": getattr(error, "lineno", None),

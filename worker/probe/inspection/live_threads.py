@@ -9,7 +9,11 @@ import types
 from debug_relay.worker.probe.engine.frames import module_of
 from debug_relay.worker.probe.engine.library_files import library_of
 from debug_relay.worker.probe.engine.threads import control, running_frames
-from debug_relay.worker.probe.inspection.evaluation import AS_LONG_AS_IT_TAKES, _dedent, _syntax
+from debug_relay.worker.probe.inspection.evaluation import (
+    AS_LONG_AS_IT_TAKES,
+    dedented,
+    syntax_problem,
+)
 from debug_relay.worker.probe.inspection.variable_pages import BOUNDS, LEAVES
 from debug_relay.worker.probe.inspection.waits import Level, Waits
 from debug_relay.worker.probe.values.attributes import in_order, own
@@ -195,16 +199,16 @@ class LiveThreads(object):
         level = self.level_of(thread, frame)
         if level is None:
             return {"id": id, "gone": True}
-        text = _dedent(text).strip()
+        text = dedented(text).strip()
         try:
             code, is_expression = compile(text, "<expression>", "eval", dont_inherit=True), True
         except (SyntaxError, ValueError) as error:
             if context != "repl":
-                return {"id": id, "refused": _syntax(error)}
+                return {"id": id, "refused": syntax_problem(error)}
             try:
                 code = compile(text, "<expression>", "exec", dont_inherit=True)
             except (SyntaxError, ValueError) as worse:
-                return {"id": id, "refused": _syntax(worse)}
+                return {"id": id, "refused": syntax_problem(worse)}
             is_expression = False
         names, values = level.frame.f_globals, dict(level.values)
         level = None

@@ -6,7 +6,7 @@ import types
 from debug_relay.worker.probe.inspection.evaluation import (
     AS_LONG_AS_IT_TAKES,
     described,
-    is_expression,
+    expression_problem,
 )
 from debug_relay.worker.probe.runtime.muted_output import unmute
 from debug_relay.worker.probe.values.attributes import Lazy, OfClass, own
@@ -27,7 +27,7 @@ class VariableSetter(object):
         tracker = self.probe.engine.tracker(thread_id)
         if tracker is None:
             return {"id": id, "gone": True}
-        refused = is_expression(self.probe.engine, text)
+        refused = expression_problem(self.probe.engine, text)
         if refused is not None:
             return {"id": id, "refused": refused}
         variable = tracker.get_variable(reference)

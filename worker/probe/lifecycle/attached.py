@@ -140,7 +140,7 @@ class Attachment(object):
                 patched_modules.restore(self.before, detach.Report().attempt)
                 self.restore_own_copy()
             elif self.thread.ident is None:
-                self.go()  # no watch thread runs that would do it
+                self.detach()  # no watch thread runs that would do it
             raise
 
     def prepare(self, engine, sock):
@@ -190,7 +190,7 @@ class Attachment(object):
             if self.quiet * _TICK >= self.setup["silence"]:
                 self.leave("silent")
         with pace.Pace():
-            self.go()
+            self.detach()
 
     def hurry(self, poll):
         """Keep the short switch interval until the handshake is over."""
@@ -229,7 +229,7 @@ class Attachment(object):
 
     # -- detaching
 
-    def go(self):
+    def detach(self):
         report = detach.Report()
         try:
             detach.free_program(self.engine, self.probe, self.before, report, self.waiting)

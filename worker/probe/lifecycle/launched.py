@@ -65,7 +65,7 @@ class Launched(object):
         finally:
             self.bytecode.leave()
         for begun in handshake:
-            begun.over()
+            begun.end()
         if self.family is None:
             self.probe.children.watch()
         else:

@@ -80,13 +80,13 @@ class ImportGuard(object):
         if lock is not None and lock.acquire(True, _FORK_SECONDS):
             lock.release()
 
-    def over(self):
+    def release(self):
         lock, self.lock = self.lock, None
         if lock is not None:
             lock.release()
 
     def in_child(self):
-        self.over()
+        self.release()
         attempt, self.attempt = self.attempt, None
         if attempt is not None and attempt.pace is not None:
             attempt.pace["in_child"]()
@@ -135,7 +135,7 @@ class Attempt(object):
             if getattr(function, "__module__", "").split(".")[0] in ("gevent", "eventlet"):
                 return self.status.refuse("greenlets", function.__module__)
         if "pydevd" not in sys.modules:
-            self.imported = ImportGuard(self).over
+            self.imported = ImportGuard(self).release
         try:
             _thread.start_new_thread(self.start, ())
         except BaseException:

@@ -35,6 +35,6 @@ class Handshake(object):
             db._py_db_command_thread_event.clear()
             db._py_db_command_thread_event.wait(_LOOK_SECONDS)
 
-    def over(self):
+    def end(self):
         del self.engine.db.wait_for_ready_to_run
         self.engine.unlisten(self)

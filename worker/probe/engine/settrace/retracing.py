@@ -62,7 +62,7 @@ class Retracing(object):
 
     def enabling(self, enable):
         def enable_tracing(thread_trace_func=None, apply_to_all_threads=False):
-            self.mind_the_program()
+            self.follow_the_programs_tracer()
             enable(thread_trace_func, apply_to_all_threads)
             if thread_trace_func is not None and not apply_to_all_threads:
                 self.replace(by=thread_trace_func)
@@ -85,7 +85,7 @@ class Retracing(object):
 
         return process_internal_commands
 
-    def mind_the_program(self):
+    def follow_the_programs_tracer(self):
         """Let a tracer that the program sets trace until the program sets None, or pydevd's."""
         tracing = sys.modules["pydevd_tracing"]
         holder = tracing.TracingFunctionHolder
