@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.system.peers import AnySocket, comes_from_elsewhere, peer_uid
 from debug_relay.protocol.wire.frames import PERSON, Caller
@@ -26,7 +27,9 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _SHOWN_CHARACTERS: Final = 200  # A refused header or address is shown and logged up to this length.
 
 
-class Admission(NamedTuple):
+class PeerCheck(NamedTuple):
+    """The user at the other end of a connection, and why the connection is refused, if it is."""
+
     uid: int  # UNKNOWN_UID if the kernel names none
     refusal: str | None = None
 
@@ -71,18 +74,18 @@ class Guard:
         host = self._listening.reachable_host
         return f"http://{host}:{self._port}" if self._port else f"http://{_LOOPBACK[1]}"
 
-    def admit(self, sock: AnySocket) -> Admission:
+    def admit(self, sock: AnySocket) -> PeerCheck:
         if not self._listening.is_loopback and comes_from_elsewhere(sock):
             # The kernel knows no user there. Each request needs a token (`identify`).
-            return Admission(UNKNOWN_UID)
+            return PeerCheck(UNKNOWN_UID)
         uid = peer_uid(sock)
         if self._anyone:
-            return Admission(UNKNOWN_UID if uid is None else uid)
+            return PeerCheck(UNKNOWN_UID if uid is None else uid)
         if uid is None:
-            return Admission(UNKNOWN_UID, "no process holds the other end")
+            return PeerCheck(UNKNOWN_UID, "no process holds the other end")
         if uid not in self._uids:
-            return Admission(uid, f"not uid {self._own_uid}, root or in [server] allow_uids")
-        return Admission(uid)
+            return PeerCheck(uid, f"not uid {self._own_uid}, root or in [server] allow_uids")
+        return PeerCheck(uid)
 
     def check_request(
         self,
@@ -223,7 +226,7 @@ def _bad_name(header: str, name: str, problem: str, example: str) -> RelayError:
         Code.INVALID_PARAMETER,
         f"The header {header} {problem}.",
         f"Send a short name, for example {header}: {example}.",
-        errors=[{"field": header, "message": problem, "value": _shown(name)}],
+        errors=[Problem(header, problem, name)],
     )
 
 

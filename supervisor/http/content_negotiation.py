@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.refusals import Problem
 from debug_relay.supervisor.operations.request import Format
 
 _NAMES: Final[Mapping[str, Format]] = {"json": "json", "text": "text", "markdown": "markdown"}
@@ -34,7 +35,7 @@ def wanted(raw_path: str, accept: str | None) -> Format:
         Code.INVALID_PARAMETER,
         f"There is no format {name[:40]!r}",
         "Use format=json, format=text or format=markdown.",
-        errors=[{"field": "format", "message": "must be json, text or markdown", "value": name}],
+        errors=[Problem("format", "must be json, text or markdown", name)],
     )
 
 

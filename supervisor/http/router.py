@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operation_row import Operation, path_variables
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.refusals import Problem
 from debug_relay.supervisor.http.path_guess import meant, segments_of
 
 # These are served without the prefix too, where browsers and other programs look for them.
@@ -167,7 +168,7 @@ def _decoded(segment: str) -> str:
             Code.INVALID_PARAMETER,
             f"The path's part {shown} {problem}: {error}",
             "Encode the part as UTF-8 and then with percent signs; a percent sign itself is %25.",
-            errors=[{"field": "path", "message": problem, "value": shown}],
+            errors=[Problem("path", problem, shown)],
         ) from None
 
 

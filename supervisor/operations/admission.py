@@ -156,5 +156,5 @@ def _if_stop(given: str | int | None) -> int | None:
         Code.INVALID_PARAMETER,
         f"The header If-Stop is not a number: {given[:100]!r}",
         "Send the stop_id of the stop that you have seen, as If-Stop: 7.",
-        errors=[{"field": "If-Stop", "message": "must be a number", "value": given[:100]}],
+        errors=[Problem("If-Stop", "must be a number", given[:100])],
     )

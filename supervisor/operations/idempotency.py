@@ -19,6 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.refusals import Problem
 from debug_relay.supervisor.operations.answers import Finished
 from debug_relay.supervisor.operations.idempotency_store import (
     KEPT_SECONDS,
@@ -128,5 +129,5 @@ def _bad_key(key: str) -> RelayError:
         Code.INVALID_PARAMETER,
         f"The header Idempotency-Key {problem}",
         "Send a short unique text, such as a UUID.",
-        errors=[{"field": "Idempotency-Key", "message": problem, "value": key[:100]}],
+        errors=[Problem("Idempotency-Key", problem, key[:100])],
     )

@@ -42,7 +42,7 @@ ANSWERED_BY = {
 # The dicts inside answers: the functions that build them, and keys that no literal there has.
 PARTS: dict[type[Struct], tuple[str, set[str], set[str]]] = {
     answers.Failure: ("inspection/evaluation.py", {"described"}, set()),
-    answers.Refusal: ("inspection/evaluation.py", {"_syntax"}, set()),
+    answers.Refusal: ("inspection/evaluation.py", {"syntax_problem"}, set()),
     answers.Variable: (
         "values/rendering.py",
         {"_row", "sized", "extent"},

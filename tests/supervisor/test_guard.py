@@ -228,4 +228,4 @@ def test_odd_agents(name: str) -> None:
     with pytest.raises(RelayError) as caught:
         guard().identify(1000, name)
     assert caught.value.code is Code.INVALID_PARAMETER
-    assert caught.value.details["errors"][0]["field"] == "X-Agent"
+    assert caught.value.details["errors"][0].field == "X-Agent"

@@ -14,7 +14,7 @@ import pytest
 
 from debug_relay.protocol.system import peers as peer
 from debug_relay.protocol.system.peers import AnySocket
-from debug_relay.supervisor.access.guard import UNKNOWN_UID, Admission, Guard
+from debug_relay.supervisor.access.guard import UNKNOWN_UID, Guard, PeerCheck
 from debug_relay.supervisor.http.acceptance import Limits
 from debug_relay.supervisor.http.connection import Deadlines
 from tests.kit.raw_http import (
@@ -240,8 +240,8 @@ async def test_another_user_is_refused(relay: RawServer, caplog: pytest.LogCaptu
 class Elsewhere(Guard):
     """The kernel names the user of no connection, as of those from another machine."""
 
-    def admit(self, sock: AnySocket) -> Admission:
-        return Admission(UNKNOWN_UID)
+    def admit(self, sock: AnySocket) -> PeerCheck:
+        return PeerCheck(UNKNOWN_UID)
 
 
 async def test_one_address_elsewhere_leaves_room_for_others() -> None:

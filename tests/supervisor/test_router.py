@@ -91,7 +91,7 @@ def test_any_quoted_value_comes_back(value: str) -> None:
 def test_broken_encoding(sent: str) -> None:
     error = refusal("GET", f"/api/v1/sessions/{sent}/status")
     assert error.code is Code.INVALID_PARAMETER
-    assert error.details["errors"][0]["field"] == "path"
+    assert error.details["errors"][0].field == "path"
 
 
 @pytest.mark.parametrize(

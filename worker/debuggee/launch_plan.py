@@ -13,6 +13,7 @@ from debug_relay.protocol.models.blueprint import ShownLaunch, given_fields, sho
 from debug_relay.protocol.models.fields import TerminalSize
 from debug_relay.protocol.models.program import Launch
 from debug_relay.protocol.models.sessions import Program
+from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.version import MARK
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
@@ -164,7 +165,7 @@ def check_lengths(env: dict[str, str]) -> None:
                 f"The variable {name} of the program's environment is too long for the kernel: "
                 f"{length} bytes, name and all, of at most {_MOST_VARIABLE_BYTES}",
                 "Write it into a file and give the program that file's path.",
-                errors=[{"field": "env", "message": f"{name} is too long", "value": None}],
+                errors=[Problem("env", f"{name} is too long")],
             )
 
 
