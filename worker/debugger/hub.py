@@ -200,21 +200,25 @@ class Hub:
 
     # -- stacks
 
-    async def stack(self, thread_id: int, start: int, levels: int) -> FrameList:
+    async def stack(
+        self, thread_id: int, start: int, levels: int, timeout: float | None = None
+    ) -> FrameList:
         """A part of the thread's stack; it is fetched once for each stop of the thread."""
         known = self._stacks.get(thread_id)
         if known is None or (start + levels > len(known.frames) < known.total):
-            known = await self._fetch_stack(self.thread(thread_id), start + levels)
+            known = await self._fetch_stack(
+                self.thread(thread_id), start + levels, self.timeout if timeout is None else timeout
+            )
             self._stacks[thread_id] = known
         return FrameList(known.frames[start : start + levels], known.total)
 
-    async def _fetch_stack(self, thread: KnownThread, wanted: int) -> FrameList:
+    async def _fetch_stack(self, thread: KnownThread, wanted: int, timeout: float) -> FrameList:
         answer = await thread.server.request(
             "stackTrace",
             # One more than wanted, because the top frame may be hidden.
             {"threadId": thread.dap_id, "startFrame": 0, "levels": max(wanted, 20) + 1},
             dap.StackTrace,
-            self.timeout,
+            timeout,
         )
         return frame_list(answer)
 

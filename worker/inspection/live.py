@@ -83,7 +83,7 @@ class LiveThreads:
             if thread_id in by_id:
                 room = self._add(by_id[thread_id], server, row, by_id, room)
         notes = [
-            f"process {server.pid} has no probe (attached by port): its threads have no locals here"
+            "a program that was attached by port has no probe: its threads have no locals here"
             for server in self._hub.taking_changes()
             if not server.engine.can.read_running_threads
         ]

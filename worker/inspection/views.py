@@ -152,7 +152,7 @@ class Views:
         if live:
             # The stack of a running thread changes at once, so nothing of it is kept.
             self._hub.forget_stop(chosen)
-        window = await self._hub.stack(chosen, start, levels)
+        window = await self._hub.stack(chosen, start, levels, LOOK_SECONDS if live else None)
         frames = [self._frame(start + index, frame) for index, frame in enumerate(window.frames)]
         return i.Stack(
             thread_id=chosen,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import threading
 import time
@@ -292,6 +293,14 @@ def test_a_second_client_is_refused(
             error = other.post("/attach", body).refused("ATTACH_REFUSED", 502)
             assert "has a client already" in error["message"]
         assert first.status()["status"] == "running"
+        # A program that does not answer keeps nobody waiting. Where it is, its pid does not say.
+        thread = first.get("/threads").ok()["threads"][0]["id"]
+        target.process.send_signal(signal.SIGSTOP)
+        try:
+            error = first.get(f"/threads/{thread}/stacktrace").refused("DEBUGPY_TIMEOUT", 504)
+        finally:
+            target.process.send_signal(signal.SIGCONT)
+        assert (error["details"]["timeout"], "pid" in error["details"]) == (2, False)
 
 
 @pytest.mark.parametrize("body", [{}, {"pid": 1, "port": 2}])
