@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from venv import EnvBuilder
 
 import pytest
 
@@ -148,7 +149,7 @@ def test_the_interpreter_by_relative_path(relay: Client, source: Write, tmp_path
 
 def test_a_venv_is_as_if_activated(relay: Client, source: Write, tmp_path: Path) -> None:
     venv = tmp_path / "env"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    EnvBuilder(symlinks=True).create(venv)
     with relay.session() as session:
         seen = surroundings(session, source(SURROUNDINGS), venv=str(venv))
     assert seen["prefix"] == str(venv)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from venv import EnvBuilder
 
 import psutil
 import pytest
@@ -36,9 +36,7 @@ def seen(session: Session, script: Any, **fields: Any) -> Any:
 
 
 def venv(path: Path, prompt: str | None = None) -> Path:
-    more = ["--prompt", prompt] if prompt else []
-    command = [sys.executable, "-m", "venv", "--without-pip", *more, str(path)]
-    subprocess.run(command, check=True)
+    EnvBuilder(symlinks=True, prompt=prompt).create(path)
     return path
 
 
