@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from collections import Counter
@@ -14,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from debug_relay.protocol.version import VERSION
-from tests.meta.documents import ROOT
+from tests.meta.documents import ROOT, block
 
 FOLDERS = ("protocol", "supervisor", "worker")
 DATA = (
@@ -110,3 +113,56 @@ def test_the_command_is_there():
     assert done.stdout.decode().split() == ["debug-relay", VERSION]
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="debug-relay")
     assert script.value == PROJECT["scripts"]["debug-relay"]
+
+
+# -- the extra of MCP
+
+EXTRA = ("mcp", "mcp_types")
+SCRIPT = "#!{bin}/python\nfrom {module} import main\nraise SystemExit(main())\n"
+
+
+def wheel_of(package: str, folder: Path) -> None:
+    """An installed distribution, packed again."""
+    found = importlib.metadata.distribution(package)
+    with zipfile.ZipFile(folder / f"{package}-{found.version}-py3-none-any.whl", "w") as packed:
+        for file in found.files or ():
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                packed.write(file.locate(), str(file))
+
+
+def environment_without_the_extra(folder: Path) -> Path:
+    """One that has everything else that is installed here."""
+    venv = folder / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (packages,) = venv.glob("lib/*/site-packages")
+    for one in Path(sysconfig.get_path("purelib")).iterdir():
+        if not re.match(r"mcp(_types)?\b(?!_)", one.name):
+            (packages / one.name).symlink_to(one)
+    modules = {"pip": "pip._internal.cli.main", "debug-relay": "debug_relay.supervisor.cli.main"}
+    for name, module in modules.items():
+        (venv / "bin" / name).write_text(SCRIPT.format(bin=venv / "bin", module=module))
+        (venv / "bin" / name).chmod(0o755)
+    return venv
+
+
+def test_the_documented_line_installs_what_mcp_needs(tmp_path: Path):
+    pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
+    venv = environment_without_the_extra(tmp_path)
+    index = tmp_path / "index"
+    index.mkdir()
+    for package in EXTRA:
+        wheel_of(package, index)
+    mcp = [venv / "bin" / "debug-relay", "mcp", "--data-dir", tmp_path / "data"]
+    lacking = subprocess.run(
+        mcp, env={"PATH": ""}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
+    assert lacking.returncode == 1
+    assert block("mcp-extra").strip().removeprefix(".venv/bin/") in lacking.stderr
+    assert "Traceback" not in lacking.stderr
+    offline = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    subprocess.run(
+        ["bash", "-eu", "-c", block("mcp-extra")], cwd=tmp_path, env={**env, **offline}, check=True
+    )
+    # Its input is closed, so it ends as soon as it serves.
+    subprocess.run(mcp, stdin=subprocess.DEVNULL, check=True, timeout=60)

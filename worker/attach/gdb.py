@@ -34,6 +34,15 @@ _TRIAL: Final = 'exec 3<>"/proc/$1/mem"; shift; for file; do : <"$file"; done'
 _TRIAL_SECONDS: Final = 2.0  # A trial of whether this gdb works at all.
 
 
+def _sysroot(program: int) -> tuple[str, ...]:
+    """In another container gdb would enter the program's mount namespace to read its libraries,
+    which needs CAP_SYS_ADMIN. The right to trace the program is enough for `/proc/PID/root`.
+    """
+    if procfs.is_in_our_namespace(program, "mnt"):
+        return ()
+    return ("-iex", f"set sysroot /proc/{program}/root")
+
+
 class Gdb:
     """Starts gdb and waits for its end. gdb reads no debug information and few symbols, because the
     program is stopped meanwhile.
@@ -53,6 +62,7 @@ class Gdb:
                     *("--nw", "--nh", "--nx", "--batch", "--readnever"),
                     *("-iex", "set auto-solib-add off", "-iex", "set debuginfod enabled off"),
                     *("-iex", "set auto-load off"),
+                    *_sysroot(program),
                     *("--pid", str(program), "-x", f"/proc/self/fd/{script}"),
                 ],
                 stdin=subprocess.DEVNULL,
