@@ -23,7 +23,7 @@ from debug_relay.protocol.version import VERSION
 from debug_relay.supervisor.cli.client import terminal
 from debug_relay.supervisor.cli.client.address import Misused, NoRelay, data_directory
 from debug_relay.supervisor.cli.client.calls import Refused
-from debug_relay.supervisor.cli.client.here import Here, refusal_text, shown_name
+from debug_relay.supervisor.cli.client.invocation import Invocation, refusal_text, shown_name
 from debug_relay.supervisor.cli.client.parser import Command, Parser
 from debug_relay.supervisor.cli.exit_codes import FAILED, OK
 from debug_relay.supervisor.config.layers import ConfigError, Loaded, load
@@ -50,7 +50,7 @@ class Finding(NamedTuple):
 class _Machine(NamedTuple):
     """The things that the checks look at."""
 
-    here: Here
+    invocation: Invocation
     given: Namespace
     loaded: Loaded | ConfigError
     data_dir: Path
@@ -218,9 +218,9 @@ def _configuration(machine: _Machine) -> Iterator[Finding]:
 
 
 def _relay(machine: _Machine) -> Iterator[Finding]:
-    here = machine.here
+    invocation = machine.invocation
     try:
-        health = here.relay.call("health").data
+        health = invocation.relay.call("health").data
     except (NoRelay, Misused) as error:
         yield from _port(machine, str(error))
         yield from _left_workers(machine)
@@ -228,7 +228,7 @@ def _relay(machine: _Machine) -> Iterator[Finding]:
     except Refused as refused:
         yield Finding("running", "wrong", refusal_text(refused), "see the relay's log")
         return
-    at = here.relay.address.shown
+    at = invocation.relay.address.shown
     state: State = "ok" if health["status"] == "healthy" else "wrong"
     yield Finding("running", state, f"{at}, version {health['version']}, {health['status']}",
                   "" if state == "ok" else f"see {machine.data_dir}/logs/relay.log")  # fmt: skip
@@ -238,7 +238,7 @@ def _relay(machine: _Machine) -> Iterator[Finding]:
     for warning in health.get("warnings") or ():
         yield Finding("running", "warning", warning, f"see {machine.data_dir}/logs/relay.log")
     try:
-        yield from _sessions(here)
+        yield from _sessions(invocation)
     except Refused as refused:
         yield Finding("sessions", "warning", refusal_text(refused).splitlines()[0],
                       "set OPENCODE_DEBUG_TOKEN; debug-relay token create makes one")  # fmt: skip
@@ -268,11 +268,11 @@ def _left_workers(machine: _Machine) -> Iterator[Finding]:
                       "debug-relay serve takes them over; alone they end soon")  # fmt: skip
 
 
-def _sessions(here: Here) -> Iterator[Finding]:
+def _sessions(invocation: Invocation) -> Iterator[Finding]:
     stale = []
-    items = here.sessions()
+    items = invocation.sessions()
     for item in items:
-        state = here.relay.call("get-session", session_id=item["session_id"]).data
+        state = invocation.relay.call("get-session", session_id=item["session_id"]).data
         name = shown_name(item)
         if state["status"] == "failed":
             stale.append((name, f"{name} has failed"))
@@ -305,7 +305,7 @@ def _options(_: Parser) -> None:
     pass
 
 
-def _doctor(here: Here, given: Namespace) -> int:
+def _doctor(invocation: Invocation, given: Namespace) -> int:
     overrides = {"server.data_dir": given.data_dir} if given.data_dir else {}
     loaded: Loaded | ConfigError
     try:
@@ -313,12 +313,12 @@ def _doctor(here: Here, given: Namespace) -> int:
         folder = str(loaded.settings.server.data_dir)
     except ConfigError as error:
         loaded, folder = error, data_directory(given.data_dir)
-    machine = _Machine(here, given, loaded, Path(folder))
+    machine = _Machine(invocation, given, loaded, Path(folder))
     findings = []
     for check in _CHECKS:
-        with here.progress(f"checking {check.__name__.strip('_')}"):
+        with invocation.progress(f"checking {check.__name__.strip('_')}"):
             findings += list(check(machine))
-    if here.as_json:
+    if invocation.as_json:
         print(json.dumps([finding._asdict() for finding in findings], indent=2))
     else:
         for finding in findings:

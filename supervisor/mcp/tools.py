@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from debug_relay.supervisor.mcp import arguments, doing
+from debug_relay.supervisor.mcp import arguments, tool_functions
 from debug_relay.supervisor.mcp.arguments import Arguments, schema_of
 from debug_relay.supervisor.mcp.calls import Answer, Calls, Progress, Relay, ToolError, bounded
 
@@ -55,26 +55,26 @@ TOOLS: Final[dict[str, Tool]] = {
             name="debug_run",
             words="Run a script, module (pytest too) or code to its end: exit code, output, a "
             "crash with its locals, traced values.",
-            takes=arguments.Run, does=doing.run, operations=("run",),
+            takes=arguments.Run, does=tool_functions.run, operations=("run",),
         ),
         Tool(
             name="debug_start",
             words="Launch a script, module or code, or attach to a process; set breakpoints; "
             "show the first stop.",
-            takes=arguments.Start, does=doing.start,
+            takes=arguments.Start, does=tool_functions.start,
             operations=("create-session",),
         ),
         Tool(
             name="debug_list",
             words="List sessions or debuggable Python processes, or show all threads of a process "
             "without attaching.",
-            takes=arguments.Listing, does=doing.listing, reads=True,
+            takes=arguments.Listing, does=tool_functions.listing, reads=True,
             operations=("list-sessions", "list-processes", "process-stacks"),
         ),
         Tool(
             name="debug_breakpoints",
             words="Set and remove breakpoints; `exceptions` replaces the filters. Shows all.",
-            takes=arguments.SetBreakpoints, does=doing.breakpoints, repeatable=True,
+            takes=arguments.SetBreakpoints, does=tool_functions.breakpoints, repeatable=True,
             operations=("list-sessions", "set-breakpoints", "delete-breakpoint",
                         "clear-breakpoints", "set-exception-breakpoints", "list-breakpoints"),
         ),
@@ -82,21 +82,21 @@ TOOLS: Final[dict[str, Tool]] = {
             name="debug_control",
             words="Resume, step, pause or restart the program, or give it input; show the next "
             "stop.",
-            takes=arguments.Control, does=doing.control,
+            takes=arguments.Control, does=tool_functions.control,
             operations=("list-sessions", "continue", "pause", "step-over", "step-into", "step-out",
                         "run-to", "restart", "input", "snapshot"),
         ),
         Tool(
             name="debug_wait",
             words="Wait for the next stop or the end of a running program, and show it.",
-            takes=arguments.WaitForStop, does=doing.wait, reads=True,
+            takes=arguments.WaitForStop, does=tool_functions.wait, reads=True,
             operations=("list-sessions", "snapshot"),
         ),
         Tool(
             name="debug_inspect",
             words="Look at the stop (source, locals, stack), at one part of it, at output or "
             "earlier stops.",
-            takes=arguments.Inspect, does=doing.inspect, reads=True,
+            takes=arguments.Inspect, does=tool_functions.inspect, reads=True,
             operations=("list-sessions", "snapshot", "stacktrace", "frame-variables",
                         "variables", "threads", "tasks", "output", "source", "exception",
                         "history", "list-breakpoints"),
@@ -105,21 +105,21 @@ TOOLS: Final[dict[str, Tool]] = {
             name="debug_evaluate",
             words="Evaluate an expression or run statements in a stopped frame. It runs the "
             "program's code.",
-            takes=arguments.Evaluate, does=doing.evaluate,
+            takes=arguments.Evaluate, does=tool_functions.evaluate,
             operations=("list-sessions", "evaluate"),
         ),
         Tool(
             name="debug_trace",
             words="Resume and record values at lines instead of stopping there. A breakpoint "
             "ends it.",
-            takes=arguments.Trace, does=doing.trace,
+            takes=arguments.Trace, does=tool_functions.trace,
             operations=("list-sessions", "trace"),
         ),
         Tool(
             name="debug_end",
             words="End a session: a launched program ends, an attached one is detached from and "
             "runs on.",
-            takes=arguments.End, does=doing.end, repeatable=True,
+            takes=arguments.End, does=tool_functions.end, repeatable=True,
             operations=("list-sessions", "delete-session"),
         ),
     )

@@ -17,10 +17,10 @@ from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.wire import breakpoint_requests
 from debug_relay.worker.breakpoints.requests import bad_condition
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
-from debug_relay.worker.debugger.changes import NO_ANSWER, ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
+from debug_relay.worker.debugger.program_changes import NO_ANSWER, ProgramChanges
 from debug_relay.worker.state.core import Core
 
 _NEVER: Final = frozenset({"SystemExit", "StopIteration", "StopAsyncIteration", "GeneratorExit"})

@@ -9,8 +9,8 @@ from debug_relay.protocol.models.breakpoints import Breakpoint
 from debug_relay.worker.breakpoints.source_changes import OUTDATED, Pids, outdated_in
 from debug_relay.worker.breakpoints.sync import BreakpointSync
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
-from debug_relay.worker.debugger.changes import NO_ANSWER, ProgramChanges
 from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.program_changes import NO_ANSWER, ProgramChanges
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 

@@ -19,8 +19,8 @@ from debug_relay.worker.breakpoints.functions import LEFT_OUT
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.breakpoints.table import Entry
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.debugger.hub import KnownThread
-from debug_relay.worker.debugger.parts import Debugging
 
 log = logging.getLogger("debug_relay.worker")
 

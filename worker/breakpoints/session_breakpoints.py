@@ -33,9 +33,9 @@ from debug_relay.worker.breakpoints.sync import BreakpointSync
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 from debug_relay.worker.breakpoints.verification import Batch, Verifier
 from debug_relay.worker.breakpoints.watchpoints import WatchedFrames
-from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.debugging import Debugging
+from debug_relay.worker.debugger.program_changes import ProgramChanges
 from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.state.core import Core
 

@@ -15,10 +15,10 @@ from debug_relay.worker.breakpoints import functions
 from debug_relay.worker.breakpoints.plain_sync import PlainSync
 from debug_relay.worker.breakpoints.probe_sync import ProbeSync
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
-from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
+from debug_relay.worker.debugger.program_changes import ProgramChanges
 from debug_relay.worker.state.settings import Settings
 
 

@@ -19,8 +19,8 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire.dap import DapError, Decoder, Message, encode_request
 from debug_relay.worker.debugger.engine import Engine
+from debug_relay.worker.debugger.no_answer import is_stopped_by_signal, no_answer
 from debug_relay.worker.debugger.plain_engine import PlainEngine
-from debug_relay.worker.debugger.silence import is_stopped_by_signal, no_answer
 
 _T = TypeVar("_T")
 

@@ -14,9 +14,9 @@ from debug_relay.protocol.state import STARTED, State
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.debugger.hub import KnownThread
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.source.excerpts import Sources
 from debug_relay.worker.state.core import Core
 

@@ -18,7 +18,7 @@ from debug_relay.protocol.models.sessions import ExceptionInfo
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire.probe_answers import ExceptionReport, RaisedException
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
 

@@ -28,7 +28,7 @@ from debug_relay.protocol.wire.envelope import timestamp
 from debug_relay.protocol.wire.probe_answers import Fold, StopReport, ThreadReport
 from debug_relay.protocol.wire.ring_format import Place
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.debugger.probe_client import OWN_CODE_SECONDS
 from debug_relay.worker.debugger.stopped_threads import Stop
 from debug_relay.worker.inspection.stop_report_builder import ReportBuilder

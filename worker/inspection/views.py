@@ -17,13 +17,13 @@ from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.breakpoints.source_changes import OUTDATED
 from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.connection import LOOK_SECONDS
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.debugger.engine import Children
 from debug_relay.worker.debugger.hub import KnownThread
-from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.no_answer import note as no_answer_note
 from debug_relay.worker.debugger.run_control import RunControl
-from debug_relay.worker.debugger.silence import note as no_answer_note
 from debug_relay.worker.debugger.thread_positions import ThreadPosition
-from debug_relay.worker.inspection.live import COPIED, LiveThreads, Page
+from debug_relay.worker.inspection.live_threads import COPIED, LiveThreads, Page
 from debug_relay.worker.inspection.variables import as_listed
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings

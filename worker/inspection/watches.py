@@ -10,9 +10,9 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.inspection import Watch
 from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.wire.probe_answers import Watched
-from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.probe_client import ProbeClient
+from debug_relay.worker.debugger.program_changes import ProgramChanges
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
 

@@ -14,7 +14,7 @@ from debug_relay.protocol.wire import dap
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.debugger.stack_frames import path_of
 from debug_relay.worker.debugger.stopped_threads import Stop
 from debug_relay.worker.inspection.exceptions import ExceptionReports

@@ -19,7 +19,7 @@ from debug_relay.protocol.wire import dap, probe_events
 from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.tracing.trace import Traces
 

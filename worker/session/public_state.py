@@ -8,8 +8,8 @@ from debug_relay.protocol.models.sessions import DebuggerAddress, SessionState
 from debug_relay.protocol.secrets import masked_environment
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.joining.listener import JoinListener
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.idle_clock import IdleClock

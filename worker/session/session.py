@@ -19,11 +19,11 @@ from debug_relay.worker.breakpoints.run_to_line import RunToLine
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee.handshake import Handshake, NewServers
 from debug_relay.worker.debuggee.restart import RestartPlanner
-from debug_relay.worker.debugger.changes import ProgramChanges
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.debugger.probe_client import ProbeClient
+from debug_relay.worker.debugger.program_changes import ProgramChanges
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.target import Debuggee

@@ -15,8 +15,8 @@ from debug_relay.protocol.refusals import require_project
 from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee.handshake import Handshake
-from debug_relay.worker.debugger.changes import ProgramChanges
 from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.program_changes import ProgramChanges
 from debug_relay.worker.interpreter.resolve import choose
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.blueprint import Blueprints

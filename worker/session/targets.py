@@ -9,8 +9,8 @@ from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debuggee.handshake import NewServers
 from debug_relay.worker.debuggee.launch_plan import LaunchPlanner, Plan
 from debug_relay.worker.debuggee.launched import LaunchedProgram
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Target
 from debug_relay.worker.interpreter.cache import InterpreterCache

@@ -10,7 +10,7 @@ import msgspec
 from debug_relay.protocol.state import Event, State
 from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
-from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.inspection.stop_reports import StopReports
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.pause_budget import HeldTime

@@ -17,7 +17,7 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.session_breakpoints import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.source.functions import FunctionSpan, find_function
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings

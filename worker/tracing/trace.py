@@ -23,7 +23,7 @@ from debug_relay.protocol.trace_pages import FILE, Measure, PageSize, nothing_wa
 from debug_relay.protocol.wire import probe_events
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.parts import Debugging
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.debugger.probe_client import OWN_CODE_SECONDS
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.state.core import Core

@@ -10,7 +10,7 @@ from typing import Any
 
 from debug_relay.supervisor.cli.client.address import NoRelay
 from debug_relay.supervisor.cli.client.calls import Refused
-from debug_relay.supervisor.cli.client.here import Here
+from debug_relay.supervisor.cli.client.invocation import Invocation
 
 GONE_SECONDS = 40.0  # A relay that is gone for longer is not waited for.
 _POLL_SECONDS = 30.0  # One call waits this long for an event.
@@ -33,7 +33,7 @@ class Follower:
 
     def __init__(
         self,
-        here: Here,
+        invocation: Invocation,
         ids: list[str],
         types: str | None,
         notice: Callable[[str], None],
@@ -44,7 +44,7 @@ class Follower:
         self.cursor = cursor
         self.statuses: dict[str, str] = {}
         self.dropped = 0
-        self._here = here
+        self._here = invocation
         self._types = types
         self._notice = notice
         self._is_all = not ids

@@ -10,7 +10,7 @@ from types import ModuleType
 from debug_relay.supervisor.cli.client import address, terminal
 from debug_relay.supervisor.cli.client.address import Misused, NoRelay
 from debug_relay.supervisor.cli.client.calls import Refused
-from debug_relay.supervisor.cli.client.here import Choose, Here, refusal_text
+from debug_relay.supervisor.cli.client.invocation import Choose, Invocation, refusal_text
 from debug_relay.supervisor.cli.client.parser import Command, parser_of
 from debug_relay.supervisor.cli.exit_codes import FAILED, INTERRUPTED, MISUSED
 
@@ -22,9 +22,9 @@ def run_command(name: str, summary: str, module: ModuleType, argv: list[str]) ->
         return command.run(given)
     # A reader of stdout alone, such as a monitor of an agent, must see the errors of some commands.
     stream = sys.stdout if command.errors_on_stdout else sys.stderr
-    here = Here(given)
+    invocation = Invocation(given)
     try:
-        return command.run(here, given)
+        return command.run(invocation, given)
     except (Misused, Choose) as error:
         terminal.complain(f"debug-relay {name}: {error}", stream)
         return _over(command, given, MISUSED, "nothing is waited for")

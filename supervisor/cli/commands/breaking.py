@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from debug_relay.supervisor.cli.client.here import Here
+from debug_relay.supervisor.cli.client.invocation import Invocation
 from debug_relay.supervisor.cli.client.parser import Command, Parser
 from debug_relay.supervisor.cli.commands import places
 
@@ -22,7 +22,7 @@ def _options(parser: Parser) -> None:
     parser.add_argument("--clear", action="store_true", help="remove all")
 
 
-def _break(here: Here, given: Namespace) -> int:
+def _break(invocation: Invocation, given: Namespace) -> int:
     words = given.words
     if len(words) > 2:
         given.parser.error("give SESSION and PLACE; quote a place that has blanks")
@@ -31,18 +31,22 @@ def _break(here: Here, given: Namespace) -> int:
     if place is not None and named is None and not places.is_place(place):
         # One plain name is a session's, or a function's.
         known = {
-            name for item in here.sessions() for name in (item["session_id"], item.get("name"))
+            name
+            for item in invocation.sessions()
+            for name in (item["session_id"], item.get("name"))
         }
         if place in known:
             place, named = None, place
-    id = here.session(named)
+    id = invocation.session(named)
     if given.clear:
-        here.show(here.call("clear-breakpoints", session_id=id))
+        invocation.show(invocation.call("clear-breakpoints", session_id=id))
     elif given.delete:
         for point in given.delete:
-            here.show(here.call("delete-breakpoint", session_id=id, breakpoint_id=point))
+            invocation.show(
+                invocation.call("delete-breakpoint", session_id=id, breakpoint_id=point)
+            )
     elif place is None:
-        here.show(here.call("list-breakpoints", session_id=id))
+        invocation.show(invocation.call("list-breakpoints", session_id=id))
     else:
         more = {
             "condition": given.condition,
@@ -50,7 +54,7 @@ def _break(here: Here, given: Namespace) -> int:
             "log_message": given.log,
         }
         point = {**places.breakpoint_at(place), **{k: v for k, v in more.items() if v is not None}}
-        here.show(here.call("set-breakpoints", session_id=id, breakpoints=[point]))
+        invocation.show(invocation.call("set-breakpoints", session_id=id, breakpoints=[point]))
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from debug_relay.supervisor.cli.client.address import Misused
 from debug_relay.supervisor.cli.client.calls import callable_operations
-from debug_relay.supervisor.cli.client.here import Here
+from debug_relay.supervisor.cli.client.invocation import Invocation
 from debug_relay.supervisor.cli.client.parser import Command, Parser, hint
 from debug_relay.supervisor.cli.client.terminal import print_text, table
 from debug_relay.supervisor.cli.exit_codes import OK
@@ -24,7 +24,7 @@ def _options(parser: Parser) -> None:
     parser.add_argument("--fields", action="store_true", help="list what the operation takes")
 
 
-def _call(here: Here, given: Namespace) -> int:
+def _call(invocation: Invocation, given: Namespace) -> int:
     known = callable_operations()
     if given.operation is None:
         for line in table(
@@ -44,14 +44,14 @@ def _call(here: Here, given: Namespace) -> int:
     fields: dict[str, Any] = {}
     if "session_id" in row["path_fields"]:
         named = words.pop(0) if words and "=" not in words[0] else None
-        fields["session_id"] = here.session(named)
+        fields["session_id"] = invocation.session(named)
     for word in words:
         name, value = _field(given.operation, row["fields"], word)
         fields[name] = value
     missing = [name for name in row["path_fields"] if name not in fields]
     if missing:
         raise Misused(f"{given.operation} needs {missing[0]}=…")
-    here.show(here.call(given.operation, **fields))
+    invocation.show(invocation.call(given.operation, **fields))
     return OK
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from debug_relay.supervisor.cli.client import address, calls
-from debug_relay.supervisor.cli.client.here import shown_name
+from debug_relay.supervisor.cli.client.invocation import shown_name
 from debug_relay.supervisor.cli.client.parser import Command, Parser, parser_of
 from debug_relay.supervisor.cli.exit_codes import OK
 

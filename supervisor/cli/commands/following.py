@@ -23,7 +23,7 @@ from debug_relay.supervisor.cli.client.following import (
     Follower,
     RelayGone,
 )
-from debug_relay.supervisor.cli.client.here import Choose, Here, shown_name
+from debug_relay.supervisor.cli.client.invocation import Choose, Invocation, shown_name
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields, add_session
 from debug_relay.supervisor.cli.commands import event_lines
 from debug_relay.supervisor.cli.exit_codes import FAILED, INTERRUPTED, OK, TIMED_OUT
@@ -36,8 +36,8 @@ _ENTRIES = 1000  # Entries of output of one call.
 class _Lines:
     """Flushed lines on stdout, the last of which says why it is the last."""
 
-    def __init__(self, here: Here) -> None:
-        self._as_json = here.as_json
+    def __init__(self, invocation: Invocation) -> None:
+        self._as_json = invocation.as_json
 
     def write(self, text: str, **fields: Any) -> None:
         if self._as_json:
@@ -73,20 +73,20 @@ def _wait_options(parser: Parser) -> None:
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="then exit with 5")
 
 
-def _wait(here: Here, given: Namespace) -> int:
-    lines = _Lines(here)
+def _wait(invocation: Invocation, given: Namespace) -> int:
+    lines = _Lines(invocation)
     until = _until(given.timeout)
     what = given.what or ["stop", "end"]
     types = ",".join(_WAITED_FOR[one] for one in what)
-    ids = [here.session_id(named) for named in given.session]
-    if not ids and not here.sessions():
+    ids = [invocation.session_id(named) for named in given.session]
+    if not ids and not invocation.sessions():
         raise Choose("there is no session; start one: debug-relay launch SCRIPT")
-    follower = Follower(here, ids, types, lines.notice, until=until)
+    follower = Follower(invocation, ids, types, lines.notice, until=until)
     try:
         for _ in follower.kept():
             pass  # only the state that the sessions have now counts
-        found = _standing(here, follower, what, named=bool(ids))
-        with here.progress("waiting"):
+        found = _standing(invocation, follower, what, named=bool(ids))
+        with invocation.progress("waiting"):
             while found is None:
                 if follower.is_late:
                     return lines.end(TIMED_OUT, f"timed out after {given.timeout:g} s")
@@ -99,14 +99,16 @@ def _wait(here: Here, given: Namespace) -> int:
     except KeyboardInterrupt:
         return lines.end(INTERRUPTED, "interrupted; the programs go on")
     try:
-        return _report(here, lines, found)
+        return _report(invocation, lines, found)
     except Refused as refused:
         if refused.code not in FORGOTTEN:
             raise
         return lines.end(OK if "end" in what else FAILED, _DELETED)
 
 
-def _standing(here: Here, follower: Follower, what: list[str], named: bool) -> str | None:
+def _standing(
+    invocation: Invocation, follower: Follower, what: list[str], named: bool
+) -> str | None:
     """A session that is already where it is waited for. Unless it is named, one that has ended is
     no news.
     """
@@ -116,7 +118,7 @@ def _standing(here: Here, follower: Follower, what: list[str], named: bool) -> s
         if status in ENDED and "end" in what and named:
             return id
         if status == "running" and "input" in what:
-            state = here.relay.call("session-status", session_id=id).data
+            state = invocation.relay.call("session-status", session_id=id).data
             if state.get("waiting_for_input"):
                 return id
     if not named and "stop" in what and not set(follower.statuses.values()) - set(ENDED):
@@ -124,18 +126,18 @@ def _standing(here: Here, follower: Follower, what: list[str], named: bool) -> s
     return None
 
 
-def _report(here: Here, lines: _Lines, id: str) -> int:
+def _report(invocation: Invocation, lines: _Lines, id: str) -> int:
     """The stop with its source, or how the program has ended."""
-    state = here.relay.call("get-session", session_id=id).data
+    state = invocation.relay.call("get-session", session_id=id).data
     name = shown_name(state)
-    if here.as_json:
-        sys.stdout.write(here.relay.call("session-status", session_id=id).body.decode())
+    if invocation.as_json:
+        sys.stdout.write(invocation.relay.call("session-status", session_id=id).body.decode())
         sys.stdout.flush()
         return OK
     if state["status"] == "paused":
-        here.show(here.call("snapshot", session_id=id))
+        invocation.show(invocation.call("snapshot", session_id=id))
     else:
-        here.show(here.call("session-status", session_id=id))
+        invocation.show(invocation.call("session-status", session_id=id))
     if state.get("waiting_for_input"):
         return lines.end(OK, f"{name} waits for input")
     return lines.end(OK, f"{name} is {state['status']}")
@@ -153,19 +155,19 @@ def _events_options(parser: Parser) -> None:
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="then exit with 5")
 
 
-def _events(here: Here, given: Namespace) -> int:
+def _events(invocation: Invocation, given: Namespace) -> int:
     if given.new and given.cursor:
         raise Misused("give one of --new and --cursor")
-    lines = _Lines(here)
+    lines = _Lines(invocation)
     until = _until(given.timeout)
-    ids = [here.session_id(named) for named in given.session]
-    names = {item["session_id"]: shown_name(item) for item in here.sessions()}
-    follower = Follower(here, ids, given.types, lines.notice, given.cursor, until)
+    ids = [invocation.session_id(named) for named in given.session]
+    names = {item["session_id"]: shown_name(item) for item in invocation.sessions()}
+    follower = Follower(invocation, ids, given.types, lines.notice, given.cursor, until)
 
     def show(event: dict[str, Any]) -> None:
         id = event["session_id"]
         if id not in names:
-            names.update({item["session_id"]: shown_name(item) for item in here.sessions()})
+            names.update({item["session_id"]: shown_name(item) for item in invocation.sessions()})
         lines.write(event_lines.line(names.get(id, id), event), **event)
 
     def end(code: int, reason: str) -> int:
@@ -211,9 +213,9 @@ def _logs_options(parser: Parser) -> None:
     parser.add_argument("-t", "--timestamps", action="store_true", help="when it was printed")
 
 
-def _logs(here: Here, given: Namespace) -> int:
-    id = here.session_id(given.session)
-    output = _Output(here, id, given)
+def _logs(invocation: Invocation, given: Namespace) -> int:
+    id = invocation.session_id(given.session)
+    output = _Output(invocation, id, given)
     if not given.follow:
         output.show()
         return OK
@@ -221,7 +223,7 @@ def _logs(here: Here, given: Namespace) -> int:
     def notice(text: str) -> None:
         terminal.complain(f"debug-relay logs: {text}")
 
-    follower = Follower(here, [id], "output,terminated", notice)
+    follower = Follower(invocation, [id], "output,terminated", notice)
     try:
         for _ in follower.kept():
             pass  # the output itself is read from where it is kept
@@ -238,8 +240,8 @@ def _logs(here: Here, given: Namespace) -> int:
 class _Output:
     """The program's output, written as the program wrote it."""
 
-    def __init__(self, here: Here, id: str, given: Namespace) -> None:
-        self._here = here
+    def __init__(self, invocation: Invocation, id: str, given: Namespace) -> None:
+        self._here = invocation
         self._id = id
         self._category = given.category
         self._tail = given.tail

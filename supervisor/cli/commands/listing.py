@@ -7,7 +7,7 @@ import time
 from argparse import Namespace
 from typing import Any
 
-from debug_relay.supervisor.cli.client.here import Here, shown_name
+from debug_relay.supervisor.cli.client.invocation import Invocation, shown_name
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields, add_session
 from debug_relay.supervisor.cli.client.suggestions import in_commands
 from debug_relay.supervisor.cli.client.terminal import table
@@ -26,10 +26,10 @@ def _ps_options(parser: Parser) -> None:
     parser.add_argument("-a", "--all", action="store_true", help="also the relay's own processes")
 
 
-def _ps(here: Here, given: Namespace) -> int:
-    with here.progress("looking at the processes"):
-        reply = here.relay.call("list-processes", limit=1000, match=given.match)
-    here.rows(reply, lambda data: list(_process_lines(data.get("items") or [], given)))
+def _ps(invocation: Invocation, given: Namespace) -> int:
+    with invocation.progress("looking at the processes"):
+        reply = invocation.relay.call("list-processes", limit=1000, match=given.match)
+    invocation.rows(reply, lambda data: list(_process_lines(data.get("items") or [], given)))
     return 0
 
 
@@ -104,12 +104,14 @@ def _sessions_options(parser: Parser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="print the names alone")
 
 
-def _sessions(here: Here, given: Namespace) -> int:
-    reply = here.relay.call("list-sessions", limit=1000, status=given.status, label=given.label)
-    if given.quiet and not here.as_json:
-        here.rows(reply, lambda data: [shown_name(item) for item in data.get("items") or []])
+def _sessions(invocation: Invocation, given: Namespace) -> int:
+    reply = invocation.relay.call(
+        "list-sessions", limit=1000, status=given.status, label=given.label
+    )
+    if given.quiet and not invocation.as_json:
+        invocation.rows(reply, lambda data: [shown_name(item) for item in data.get("items") or []])
     else:
-        here.rows(reply, lambda data: list(_session_lines(data.get("items") or [])))
+        invocation.rows(reply, lambda data: list(_session_lines(data.get("items") or [])))
     return 0
 
 
@@ -132,8 +134,8 @@ def _session_lines(items: list[dict[str, Any]]) -> list[str]:
 # -- status
 
 
-def _status(here: Here, given: Namespace) -> int:
-    here.show(here.call("get-session", session_id=here.session(given.session)))
+def _status(invocation: Invocation, given: Namespace) -> int:
+    invocation.show(invocation.call("get-session", session_id=invocation.session(given.session)))
     return 0
 
 
@@ -155,23 +157,23 @@ def _rm_options(parser: Parser) -> None:
     )
 
 
-def _rm(here: Here, given: Namespace) -> int:
-    ids = [here.session(named) for named in given.session]
+def _rm(invocation: Invocation, given: Namespace) -> int:
+    ids = [invocation.session(named) for named in given.session]
     if given.ended:
-        ids += [item["session_id"] for item in here.sessions() if item["status"] in _ENDED]
+        ids += [item["session_id"] for item in invocation.sessions() if item["status"] in _ENDED]
     elif not ids:
-        ids = [here.session(None)]
+        ids = [invocation.session(None)]
     for id in dict.fromkeys(ids):
-        reply = here.call(
+        reply = invocation.call(
             "delete-session",
             f"ending {id}",
             session_id=id,
             force=given.force,
             terminate_debuggee=given.terminate_debuggee,
         )
-        if here.as_json:
-            here.show(reply)
-        here.say(f"{id} is deleted")
+        if invocation.as_json:
+            invocation.show(reply)
+        invocation.say(f"{id} is deleted")
     return 0
 
 

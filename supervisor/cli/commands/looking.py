@@ -6,7 +6,7 @@ from argparse import Namespace
 from contextlib import suppress
 
 from debug_relay.supervisor.cli.client.calls import Refused
-from debug_relay.supervisor.cli.client.here import Here
+from debug_relay.supervisor.cli.client.invocation import Invocation
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields, add_session
 
 
@@ -18,17 +18,19 @@ def _where_options(parser: Parser) -> None:
     )
 
 
-def _where(here: Here, given: Namespace) -> int:
-    id = here.session(given.session)
+def _where(invocation: Invocation, given: Namespace) -> int:
+    id = invocation.session(given.session)
     try:
-        here.show(
-            here.call("stacktrace", session_id=id, thread_id=given.thread_id, levels=given.frames)
+        invocation.show(
+            invocation.call(
+                "stacktrace", session_id=id, thread_id=given.thread_id, levels=given.frames
+            )
         )
     except Refused:
         # A program that runs, or hangs, is where its threads are.
-        if given.thread_id is not None or here.status(id)["status"] != "running":
+        if given.thread_id is not None or invocation.status(id)["status"] != "running":
             raise
-        here.show(here.call("threads", session_id=id, locals=True))
+        invocation.show(invocation.call("threads", session_id=id, locals=True))
     return 0
 
 
@@ -48,25 +50,25 @@ def _thread_option(parser: Parser) -> None:
     parser.add_argument("--thread", dest="thread_id", type=int, metavar="N", help=words)
 
 
-def _frame(here: Here, id: str, given: Namespace) -> int:
+def _frame(invocation: Invocation, id: str, given: Namespace) -> int:
     """The frame that is meant. A pause may find a thread waiting in a library: the stop shows the
     frame of the program that has called it, and so that one is meant.
     """
     if given.frame is not None or given.thread_id is not None:
         return int(given.frame or 0)
     with suppress(Refused):
-        if here.status(id).get("stop_reason") == "pause":
-            report = here.relay.call(
+        if invocation.status(id).get("stop_reason") == "pause":
+            report = invocation.relay.call(
                 "snapshot", session_id=id, frames=0, locals=0, source_lines=0, output_bytes=0
             ).data
             return int((report.get("stop") or {}).get("frame_id") or 0)
     return 0
 
 
-def _locals(here: Here, given: Namespace) -> int:
-    id = here.session(given.session)
-    fields = {"frame_id": _frame(here, id, given), "thread_id": given.thread_id}
-    here.show(here.call("frame-variables", session_id=id, **fields))
+def _locals(invocation: Invocation, given: Namespace) -> int:
+    id = invocation.session(given.session)
+    fields = {"frame_id": _frame(invocation, id, given), "thread_id": given.thread_id}
+    invocation.show(invocation.call("frame-variables", session_id=id, **fields))
     return 0
 
 
@@ -80,22 +82,22 @@ def _eval_options(parser: Parser) -> None:
     add_fields(parser, "evaluate", "timeout")
 
 
-def _eval(here: Here, given: Namespace) -> int:
+def _eval(invocation: Invocation, given: Namespace) -> int:
     if len(given.words) > 2:
         given.parser.error("give SESSION and EXPRESSION; quote an expression that has blanks")
-    id = here.session(given.words[0] if len(given.words) == 2 else None)
-    reply = here.call(
+    id = invocation.session(given.words[0] if len(given.words) == 2 else None)
+    reply = invocation.call(
         "evaluate",
         "evaluating",
         session_id=id,
         expression=given.words[-1],
         context="repl" if given.exec else None,
-        frame_id=_frame(here, id, given),
+        frame_id=_frame(invocation, id, given),
         thread_id=given.thread_id,
         timeout=given.timeout,
     )
-    here.show(reply)
-    has_raised = reply.data.get("error") if here.as_json else reply.text.startswith("raised ")
+    invocation.show(reply)
+    has_raised = reply.data.get("error") if invocation.as_json else reply.text.startswith("raised ")
     return 1 if has_raised else 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from debug_relay.supervisor.cli.client.address import Misused, NoRelay
 from debug_relay.supervisor.cli.client.calls import Refused, Reply
-from debug_relay.supervisor.cli.client.here import Here, shown_name
+from debug_relay.supervisor.cli.client.invocation import Invocation, shown_name
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields
 from debug_relay.supervisor.cli.commands import places, python_program
 
@@ -83,9 +83,9 @@ def _launch_options(parser: Parser) -> None:
     )
 
 
-def _launch(here: Here, given: Namespace) -> int:
+def _launch(invocation: Invocation, given: Namespace) -> int:
     if given.adapter not in (None, "debugpy"):
-        return _launch_native(here, given)
+        return _launch_native(invocation, given)
     program = python_program.described(command_of(given), given.cwd)
     if given.python_path or given.venv:
         program.pop("python_path", None)
@@ -104,10 +104,10 @@ def _launch(here: Here, given: Namespace) -> int:
         "wait": _LAUNCH_SECONDS if given.wait is None else given.wait,
         **program,
     }
-    return _begin(here, given, "launch", python_program.name_of(program), fields)
+    return _begin(invocation, given, "launch", python_program.name_of(program), fields)
 
 
-def _launch_native(here: Here, given: Namespace) -> int:
+def _launch_native(invocation: Invocation, given: Namespace) -> int:
     """Launches a compiled program. Options for Python are sent as well: the relay refuses them."""
     path, *rest = command_of(given)
     folder = os.path.abspath(given.cwd or os.getcwd())
@@ -128,8 +128,8 @@ def _launch_native(here: Here, given: Namespace) -> int:
         "stop_on_exception": True if given.raised else None,
         "wait": given.wait,
     }
-    code = _begin(here, given, "launch", os.path.basename(path), fields)
-    here.say("connect the debugger to the address that debug-relay status shows")
+    code = _begin(invocation, given, "launch", os.path.basename(path), fields)
+    invocation.say("connect the debugger to the address that debug-relay status shows")
     return code
 
 
@@ -153,7 +153,7 @@ def _attach_options(parser: Parser) -> None:
     )
 
 
-def _attach(here: Here, given: Namespace) -> int:
+def _attach(invocation: Invocation, given: Namespace) -> int:
     host, colon, port = given.target.rpartition(":")
     number = port if colon else given.target
     if not number.isdigit():
@@ -168,63 +168,65 @@ def _attach(here: Here, given: Namespace) -> int:
         "just_my_code": given.just_my_code,
         "wait": given.wait,
     }
-    return _begin(here, given, "attach", f"{'port' if colon else 'pid'}-{number}", fields)
+    return _begin(invocation, given, "attach", f"{'port' if colon else 'pid'}-{number}", fields)
 
 
-def _begin(here: Here, given: Namespace, operation: str, name: str, fields: dict[str, Any]) -> int:
+def _begin(
+    invocation: Invocation, given: Namespace, operation: str, name: str, fields: dict[str, Any]
+) -> int:
     """Creates a session if none is given, sets its breakpoints, and starts. If that fails, no new
     session is left behind.
     """
     points = [places.breakpoint_at(text) for text in given.breaks or ()]
     if given.session is not None:
-        id, is_new = here.session(given.session), False
+        id, is_new = invocation.session(given.session), False
     else:
-        name = given.name or _free_name(here, name)
+        name = given.name or _free_name(invocation, name)
         # Relative files of later calls lie where the person stands.
-        id, is_new = _created(here, name, fields.get("cwd")), True
+        id, is_new = _created(invocation, name, fields.get("cwd")), True
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _CTRL_C)
         if points:
-            _warn_unverified(here, here.relay.call(
+            _warn_unverified(invocation, invocation.relay.call(
                 "set-breakpoints", session_id=id, breakpoints=points))  # fmt: skip
         doing = "waiting for the first stop" if operation == "launch" else "attaching"
-        reply = here.call(operation, doing, session_id=id, snapshot=True, **fields)
+        reply = invocation.call(operation, doing, session_id=id, snapshot=True, **fields)
     except BaseException:
         if is_new:
             signal.pthread_sigmask(signal.SIG_BLOCK, _CTRL_C)  # a second Ctrl-C
             with suppress(NoRelay, Refused):
-                here.relay.call("delete-session", session_id=id, force=True)
+                invocation.relay.call("delete-session", session_id=id, force=True)
         raise
-    here.say(f"session {name} ({id})" if is_new else f"session {id}")
-    here.show(reply)
+    invocation.say(f"session {name} ({id})" if is_new else f"session {id}")
+    invocation.show(reply)
     return 0
 
 
-def _created(here: Here, name: str, root: str | None) -> str:
+def _created(invocation: Invocation, name: str, root: str | None) -> str:
     """The id of a new session. Ctrl-C waits from here on, until the caller can delete it: the relay
     creates the session also for a caller who has left.
     """
-    here.relay.call("health")  # Ctrl-C ends the wait for a relay that does not answer
+    invocation.relay.call("health")  # Ctrl-C ends the wait for a relay that does not answer
     signal.pthread_sigmask(signal.SIG_BLOCK, _CTRL_C)
     try:
-        made = here.relay.call("create-session", name=name, project_root=root)
+        made = invocation.relay.call("create-session", name=name, project_root=root)
         return str(made.data["session_id"])
     except BaseException:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _CTRL_C)
         raise
 
 
-def _warn_unverified(here: Here, reply: Reply) -> None:
+def _warn_unverified(invocation: Invocation, reply: Reply) -> None:
     for point in reply.data["breakpoints"]:
         if not point.get("verified"):
             said = point.get("message") or "it is not verified"
             more = f"; {point['suggestion']}" if point.get("suggestion") else ""
-            here.say(f"{point['id']}: {said}{more}")
+            invocation.say(f"{point['id']}: {said}{more}")
 
 
-def _free_name(here: Here, name: str) -> str:
+def _free_name(invocation: Invocation, name: str) -> str:
     """The name, with a number behind it if a session has it already."""
-    taken = {shown_name(item) for item in here.sessions()}
+    taken = {shown_name(item) for item in invocation.sessions()}
     if name not in taken:
         return name
     return next(f"{name}-{n}" for n in range(2, len(taken) + 3) if f"{name}-{n}" not in taken)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from debug_relay.supervisor.cli.client.calls import operations
-from debug_relay.supervisor.cli.client.here import Here
+from debug_relay.supervisor.cli.client.invocation import Invocation
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields, add_session
 
 # A person wants to see the next stop, and the prompt again when it does not come.
@@ -24,16 +24,16 @@ def _drive(operation: str, doing: str, wait: float | None = None) -> Command:
         }
         add_fields(parser, operation, "wait", words=words, thread="thread_id")
 
-    def run(here: Here, given: Namespace) -> int:
-        reply = here.call(
+    def run(invocation: Invocation, given: Namespace) -> int:
+        reply = invocation.call(
             operation,
             doing,
-            session_id=here.session(given.session),
+            session_id=invocation.session(given.session),
             thread_id=given.thread_id,
             wait=wait if given.wait is None else given.wait,
             snapshot=True,
         )
-        here.show(reply)
+        invocation.show(reply)
         return 0
 
     word = {"step-into": "step", "step-over": "next", "step-out": "out"}.get(operation, operation)

@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from debug_relay.supervisor.cli.client import address as addresses
 from debug_relay.supervisor.cli.client.address import Misused
-from debug_relay.supervisor.cli.client.here import Here
+from debug_relay.supervisor.cli.client.invocation import Invocation
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_session
 
 
@@ -25,19 +25,19 @@ def _options(parser: Parser) -> None:
     )
 
 
-def _run(here: Here, given: Namespace) -> int:
+def _run(invocation: Invocation, given: Namespace) -> int:
     # No other command may wait for these.
     import asyncio
 
     from debug_relay.supervisor.cli.tunnelling import carry
 
     place = None if given.stdio else _place(given.listen, given.any_user)
-    at = here.relay.address
+    at = invocation.relay.address
     token = addresses.token(given.token_file)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     if given.agent:
         headers["X-Agent"] = given.agent
-    session = here.session(given.session)
+    session = invocation.session(given.session)
     return asyncio.run(carry(at, headers, session, place, given.any_user))
 
 

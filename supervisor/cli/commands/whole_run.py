@@ -13,7 +13,7 @@ from typing import Any
 from debug_relay.supervisor.cli.client import terminal
 from debug_relay.supervisor.cli.client.address import NoRelay
 from debug_relay.supervisor.cli.client.calls import Refused
-from debug_relay.supervisor.cli.client.here import Here
+from debug_relay.supervisor.cli.client.invocation import Invocation
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields
 from debug_relay.supervisor.cli.commands import places, python_program
 from debug_relay.supervisor.cli.commands.following import output_bytes
@@ -71,7 +71,7 @@ def _options(parser: Parser) -> None:
     )
 
 
-def _run(here: Here, given: Namespace) -> int:
+def _run(invocation: Invocation, given: Namespace) -> int:
     program = python_program.described(command_of(given), given.cwd)
     if given.python_path or given.venv:
         program.pop("python_path", None)
@@ -98,15 +98,15 @@ def _run(here: Here, given: Namespace) -> int:
         "trace": {"at": [_trace_at(text, given) for text in given.trace]} if given.trace else None,
         **program,
     }
-    if here.as_json:
-        with here.progress("running"):
-            reply = here.relay.call("run", **fields)
-        here.show(reply)
+    if invocation.as_json:
+        with invocation.progress("running"):
+            reply = invocation.relay.call("run", **fields)
+        invocation.show(reply)
         report = reply.data
     else:
         fields["name"] = f"run-{os.urandom(4).hex()}"
-        relay = here.relay
-        report = _Live(Here(given), fields["name"]).shown_while(
+        relay = invocation.relay
+        report = _Live(Invocation(given), fields["name"]).shown_while(
             lambda: relay.call("run", **fields).data
         )
         _explain(report)
@@ -117,8 +117,8 @@ def _run(here: Here, given: Namespace) -> int:
 class _Live:
     """The output of a run, written as it comes: a shell would not wait for the end either."""
 
-    def __init__(self, here: Here, name: str) -> None:
-        self._here = here
+    def __init__(self, invocation: Invocation, name: str) -> None:
+        self._here = invocation
         self._name = name
         self._cursor: str | None = None
         self._written = bytearray()

@@ -21,8 +21,8 @@ from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.connection import LOOK_SECONDS, DebugServer
+from debug_relay.worker.debugger.debugging import Debugging
 from debug_relay.worker.debugger.hub import KnownThread, LivePlace
-from debug_relay.worker.debugger.parts import Debugging
 from debug_relay.worker.inspection.variables import counts
 
 FRAMES: Final = 10  # Frames of one thread in a look.

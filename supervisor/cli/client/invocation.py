@@ -27,7 +27,7 @@ class Choose(Exception):
     """There is not just one session, and none was named: exit code 2."""
 
 
-class Here:
+class Invocation:
     def __init__(self, given: argparse.Namespace) -> None:
         self._given = given
         self._asked: tuple[str, dict[str, Any]] | None = None  # the last call of the command
