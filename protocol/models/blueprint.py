@@ -39,10 +39,10 @@ class SessionRecord(Struct, kw_only=True):
 def given_fields(params: Struct) -> dict[str, Any]:
     """The fields that the caller gave, as JSON; fields at their default are left out."""
     given = {}
-    for field in fields_of(type(params)):
-        value = getattr(params, field.name)
-        if field.name not in _OF_THE_CALL and (field.required or value != _default(field)):
-            given[field.encode_name] = msgspec.to_builtins(value)
+    for name, key, default in _defaults(type(params)):
+        value = getattr(params, name)
+        if value != default:
+            given[key] = msgspec.to_builtins(value)
     return given
 
 
@@ -52,10 +52,20 @@ def fields_of(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
     return msgspec.structs.fields(kind)
 
 
-def _default(field: msgspec.structs.FieldInfo) -> Any:
-    if field.default_factory is not msgspec.NODEFAULT:
-        return field.default_factory()
-    return field.default
+@functools.cache
+def _defaults(kind: type[Struct]) -> tuple[tuple[str, str, Any], ...]:
+    """(name, name in JSON, default) of each field that describes more than the call."""
+    return tuple(
+        (
+            field.name,
+            field.encode_name,
+            field.default
+            if field.default_factory is msgspec.NODEFAULT
+            else field.default_factory(),
+        )
+        for field in fields_of(kind)
+        if field.name not in _OF_THE_CALL
+    )
 
 
 class ShownLaunch(Struct, frozen=True):

@@ -6,6 +6,7 @@ Bodies stay `Raw` until someone reads their fields; a body that is only passed o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ _NULL: Final = Raw(b"null")
 # than this is not debugpy.
 MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
 _START: Final = b"content-"  # both possible headers begin like this
+_USUAL: Final = re.compile(rb"Content-Length: ([0-9]{1,19})\r\n\r\n")  # nearly every header
 _HEADER_BYTES: Final = 4096  # All headers of one message.
 # A message that is too large is left out; one so many times larger ends the connection.
 _MOST_LEFT_OUT: Final = 16
@@ -279,12 +281,15 @@ class Decoder:
                 leave = min(self._left_out, len(self._buffer))
                 del self._buffer[:leave]
                 self._left_out -= leave
-            self._require_header()
-            end = self._buffer.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            length = self._length(bytes(self._buffer[:end]))
-            start = end + 4
+            usual = _USUAL.match(self._buffer)
+            if usual is not None:
+                start, length = usual.end(), int(usual[1])
+            else:
+                self._require_header()
+                end = self._buffer.find(b"\r\n\r\n")
+                if end < 0:
+                    return
+                start, length = end + 4, self._length(bytes(self._buffer[:end]))
             if length > self._most_bytes * _MOST_LEFT_OUT:
                 raise DapError(f"a message of {length} bytes")
             if length > self._most_bytes:

@@ -48,8 +48,6 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, _Waiting] = {}
         self._next_id = 1
-        self._has_sent = False  # in this turn of the event loop
-        self._out: list[bytes] = []
         self.hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self.lost = False
 
@@ -95,21 +93,6 @@ class Link(asyncio.Protocol):
                 waiting.answer.set_result(frame)
 
     def _send(self, data: bytes) -> None:
-        """Sends a frame at once; further ones of this turn of the event loop leave in one write."""
-        if self._has_sent:
-            self._out.append(data)
-            return
-        self._has_sent = True
-        asyncio.get_running_loop().call_soon(self._flush)
-        self._write(data)
-
-    def _flush(self) -> None:
-        self._has_sent = False
-        if self._out:
-            out, self._out = self._out, []
-            self._write(b"".join(out))
-
-    def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 

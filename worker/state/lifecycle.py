@@ -97,7 +97,7 @@ class Lifecycle:
         before, self.state = self.state, state.step(self.state, event)
         log.debug(
             "session.state",
-            extra={"fields": {"before": before.value, "event": event.value, "after": self.state}},
+            extra={"fields": {"before": before, "event": event, "after": self.state}},
         )
         transition = Transition(before, event, self.state, swept)
         for effect in self._effects:

@@ -36,6 +36,8 @@ OUTPUT_EVENT_SECONDS: Final = 0.1  # The shortest time between two output events
 _MOST_WRITERS: Final = 64  # Writers whose output is gathered; beyond them idle ones are forgotten.
 _Writer = tuple[Category, int | None]  # the kind of output, and the child's pid
 
+# Fields with these values are left out of an event.
+_EMPTY: Final[tuple[Any, ...]] = (None, [], {})
 # Fields that are shown even if empty: a seed document names them, or the emptiness tells something.
 _NAMED: Final = frozenset([
     "thread_id", "exit_code", "text", "hit_breakpoint_ids", "source", "line", "column",
@@ -200,11 +202,7 @@ class EventLog:
 
 
 def _without_empty(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in body.items()
-        if name in _NAMED or (value is not None and value != [] and value != {})
-    }
+    return {name: value for name, value in body.items() if value not in _EMPTY or name in _NAMED}
 
 
 class Timer(Protocol):
