@@ -154,8 +154,9 @@ def bounds() -> list[Bound]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             module = path.relative_to(ROOT).as_posix()
-            comments = _comments(path.read_text(encoding="utf-8"))
-            for name, (line, value) in _numbers(path).items():
+            numbers = _numbers(path)
+            comments = _comments(path.read_text(encoding="utf-8")) if numbers else {}
+            for name, (line, value) in numbers.items():
                 if name not in NO_BOUNDS.get(module, "").split():
                     found.append(Bound(module, name, value, comments.get(line, "")))
     return found
