@@ -46,7 +46,7 @@ TIMED: Final = """
         work(*args)
         return time.process_time() - began
 
-    print(seconds(watched, Account(), 20_000) / 80_000, seconds(other, 2_000_000) / 4_000_000)
+    print(seconds(watched, Account(), 5_000) / 20_000, seconds(other, 1_000_000) / 2_000_000)
 """
 MODES: Final = ("plain", "debugged", "watched")
 

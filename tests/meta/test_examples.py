@@ -119,12 +119,18 @@ def test_against_a_relay(example: Example, relay: Client, tmp_path: Path):
     assert relay.get("/sessions").ok()["items"] == [], "the example leaves a session behind"
 
 
-@pytest.mark.parametrize("example", marked(COPY), ids=str)
-def test_in_a_copy_of_the_repository(example: Example, tmp_path: Path):
-    copy = tmp_path / "copy"
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the repository; for all examples that a process runs."""
+    copy = tmp_path_factory.mktemp("repository") / "copy"
     unwanted = shutil.ignore_patterns(".*", "build", "*.egg-info")
     shutil.copytree(ROOT, copy, symlinks=True, ignore=unwanted)
     (copy / ".venv").symlink_to(sys.prefix)
+    return copy
+
+
+@pytest.mark.parametrize("example", marked(COPY), ids=str)
+def test_in_a_copy_of_the_repository(example: Example, copy: Path):
     check_shown(example, shell(example.script, copy))
     for page in ("docs/reference.md", str(current("states")[0].relative_to(ROOT))):
         assert (copy / page).read_text() == (ROOT / page).read_text(), f"{page} is out of date"
