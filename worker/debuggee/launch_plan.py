@@ -92,11 +92,7 @@ class LaunchPlanner:
         )
         if not interpreter.found:  # one that we found ourselves was examined then
             await asyncio.to_thread(require_ours, [interpreter.path, interpreter.executable])
-        # In a thread, because it reads files of the project, perhaps from a slow disk.
-        env = await asyncio.to_thread(environment, params, config, cwd, interpreter, self._joining)
-        check_lengths(env)
-        if not params.keep_children:
-            env[MARK] = self._settings.id  # the sweep finds the program's processes by it
+        env = await program_environment(params, self._settings, cwd, interpreter, self._joining)
         optimize = python_options.optimization(params.python_args, env)
         code_lines = self._breakpoints.verifier.code_lines_of(interpreter, optimize)
         if kind == "script":
@@ -156,7 +152,23 @@ def _options(args: list[str], env: dict[str, str]) -> list[str]:
     return ["-u", *args] if unseen else args
 
 
-def check_lengths(env: dict[str, str]) -> None:
+async def program_environment(
+    params: Launch,
+    settings: Settings,
+    cwd: str,
+    interpreter: Interpreter | None,
+    joining: JoinListener,
+) -> dict[str, str]:
+    """The environment that the program starts with; `interpreter` is None for a native program."""
+    # In a thread, because it reads files of the project, perhaps from a slow disk.
+    env = await asyncio.to_thread(environment, params, settings.config, cwd, interpreter, joining)
+    _check_lengths(env)
+    if not params.keep_children:
+        env[MARK] = settings.id  # the sweep finds the program's processes by it
+    return env
+
+
+def _check_lengths(env: dict[str, str]) -> None:
     for name, value in env.items():
         length = len(f"{name}={value}".encode("utf-8", "surrogatepass"))
         if length > _MOST_VARIABLE_BYTES:

@@ -17,9 +17,8 @@ from debug_relay.protocol.models.blueprint import ShownLaunch, given_fields, sho
 from debug_relay.protocol.models.fields import TerminalSize
 from debug_relay.protocol.models.program import Launch
 from debug_relay.protocol.models.sessions import Program
-from debug_relay.protocol.version import MARK
-from debug_relay.worker.debuggee.environment import environment, terminal
-from debug_relay.worker.debuggee.launch_plan import check_lengths, directory, existing_file
+from debug_relay.worker.debuggee.environment import terminal
+from debug_relay.worker.debuggee.launch_plan import directory, existing_file, program_environment
 from debug_relay.worker.joining.listener import JoinListener
 from debug_relay.worker.native import entry_hold
 from debug_relay.worker.state.settings import Settings
@@ -55,17 +54,13 @@ class NativePlanner:
 
     async def plan(self, params: Launch, adapter: Adapter) -> NativePlan:
         assert params.program is not None  # validation has refused the launch otherwise
-        config = self._settings.config
-        root = config.project_root
+        root = self._settings.config.project_root
         given_cwd = directory(params, root) if params.cwd else None
         target = existing_file(params.program, given_cwd, root, field="program")
         _require_executable(target)
         cwd = given_cwd or directory(params, root)
         server = await asyncio.to_thread(find_server, adapter)
-        env = await asyncio.to_thread(environment, params, config, cwd, None, self._joining)
-        check_lengths(env)
-        if not params.keep_children:
-            env[MARK] = self._settings.id  # the sweep finds the program's processes by it
+        env = await program_environment(params, self._settings, cwd, None, self._joining)
         waits = params.wait_for_debugger
         if waits:
             entry_hold.require()
