@@ -90,7 +90,7 @@ def _private(settings: Settings, folder: Path) -> Settings:
 
 def _share_bytecode(usual: Path, folder: Path) -> None:
     """Uses the compiled debugger of the user's own relay: compiling it anew takes a second."""
-    with suppress(OSError, SetupError):
+    with suppress(OSError, SetupError):  # without it the relay only starts slower
         compiled = private_directory(private_directory(usual) / "bytecode")
         (folder / "data").mkdir(0o700)
         (folder / "data" / "bytecode").symlink_to(compiled)

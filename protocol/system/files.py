@@ -104,7 +104,7 @@ def replacing(path: Path, *, fsync: bool) -> Iterator[int]:
             os.fsync(fd)
         os.replace(fresh, path)
     except BaseException:
-        with suppress(OSError):
+        with suppress(OSError):  # the error of the write itself is raised
             fresh.unlink()
         raise
     finally:

@@ -123,7 +123,7 @@ def examine(
             found = msgspec.convert(sent, params, strict=True)
             return Examined(found, [], [])
         except msgspec.ValidationError:
-            pass
+            pass  # each wrong field is found below
     parameters = odd_parameters + _capped(_problems(params, loose, "", whole=False))
     shapes = _capped(_problems(params, sent, "", whole=True))
     reported = {place for one in shapes for place in _enclosing(one.field)}

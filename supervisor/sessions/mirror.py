@@ -137,6 +137,7 @@ class Session:
         is_settled = shown.status is not State.PAUSED or not self.has_requests
         if link is None or self.unresponsive or is_settled:
             return
+        # If it does not answer, the caller gets the state that is known.
         with contextlib.suppress(LinkLost, RelayError, TimeoutError):
             await link.ping(_FRESH_SECONDS)
         self.require_there()

@@ -153,7 +153,7 @@ class _Tunnel:
             self._heard = time.monotonic()
             if message.type is WSMsgType.BINARY:
                 if not message.data:
-                    with suppress(OSError):
+                    with suppress(OSError):  # the worker has closed its end
                         self._writer.write_eof()
                     return None
                 try:
@@ -170,7 +170,7 @@ class _Tunnel:
 
     async def _down(self) -> None:
         """Carry bytes to the debugger, and tell it of the last one."""
-        with suppress(ConnectionError):
+        with suppress(ConnectionError):  # one of the two has left
             while piece := await self._reader.read(PIECE_BYTES):
                 await self._send(self._socket.send_bytes, piece)
             await self._send(self._socket.send_bytes, b"")

@@ -97,7 +97,7 @@ async def serve_socket(
         writing.cancel()
         if commands is not None:
             await commands.close()
-        with suppress(asyncio.CancelledError, ConnectionError):
+        with suppress(asyncio.CancelledError, ConnectionError):  # the client may be gone
             await writing
     return socket
 

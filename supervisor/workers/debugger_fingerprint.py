@@ -35,7 +35,7 @@ def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
 
 def forget_others(folder: Path, fingerprint: str) -> None:
     """Removes compiled copies of other versions of the debugger."""
-    with suppress(OSError):
+    with suppress(OSError):  # there are none yet, or they stay until the next start
         for path in folder.iterdir():
             if not path.name.startswith(fingerprint):
                 path.unlink()

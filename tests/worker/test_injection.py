@@ -55,7 +55,9 @@ async def program(
     )
     try:
         assert process.stdin is not None
-        process.stdin.write(json.dumps([injection.ARRIVAL, injection.TEXTS, setup, words]).encode())
+        process.stdin.write(
+            json.dumps([injection.INJECTED, injection.TEXTS, setup, words]).encode()
+        )
         process.stdin.close()
         yield process
     finally:
@@ -66,7 +68,7 @@ async def program(
 
 def test_the_injected_code_knows_its_file_by_name():
     """It imports nothing of ours, so the name of the payload status file stands in both."""
-    assert f'"/memfd:{STATUS_FILE}"' in injection.ARRIVAL
+    assert f'"/memfd:{STATUS_FILE}"' in injection.INJECTED
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.13"])

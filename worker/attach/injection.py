@@ -21,7 +21,7 @@ from debug_relay.worker.attach.gdb import Gdb
 from debug_relay.worker.attach.status_file import AttachRefusal, StatusFile
 
 # The code that the program's main thread runs.
-ARRIVAL: Final = bundle.text("startup/injected")
+INJECTED: Final = bundle.text("startup/injected")
 # The code gets these texts as names; with them it loads the other modules.
 TEXTS: Final = {
     name: bundle.text(f"startup/{name}")
@@ -43,7 +43,7 @@ class Injection:
         self._begun = False
         text = os.memfd_create("debug-relay-text")
         try:
-            page = payload.content(ARRIVAL, setup=setup, texts=TEXTS)
+            page = payload.content(INJECTED, setup=setup, texts=TEXTS)
             os.write(text, page)
             self._gdb = Gdb(pid, _commands(f"/proc/self/fd/{text}", page, rest), (text,))
         except BaseException:

@@ -205,12 +205,12 @@ class Memory:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._fd = -1
-        with suppress(OSError):
+        with suppress(OSError):  # it has ended; then nothing can be read
             self._fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
 
     def _read(self, size: int, place: int) -> bytes | None:
         """None if nothing is mapped there; empty if the whole memory is gone."""
-        with suppress(OSError, OverflowError):
+        with suppress(OSError, OverflowError):  # no such address, or none at all
             return os.pread(self._fd, size, place) if self._fd >= 0 else None
         return None
 

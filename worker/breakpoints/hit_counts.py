@@ -43,7 +43,7 @@ class HitCounts:
 
     def close(self) -> None:
         self._numbers.release()
-        with contextlib.suppress(BufferError):
+        with contextlib.suppress(BufferError):  # a view is in use: the last one frees it
             self._memory.close()
         os.close(self._fd)
 

@@ -53,7 +53,7 @@ async def restored_entries(
 
 def _unverified(verifier: Verifier, spec: BreakpointSpec, problem: RelayError | None) -> Entry:
     path, hit = spec.file or "", None
-    with suppress(RelayError):
+    with suppress(RelayError):  # the fields that are wrong stay at their defaults
         if spec.function is not None:
             return functions.entry_of(spec, verifier.absolute)
         path = verifier.absolute(path)

@@ -129,6 +129,7 @@ def _conda_name(prefix: str) -> str:
 
 def _conda_variables(prefix: str) -> dict[str, str]:
     """The variables of `conda env config vars set`."""
+    # A damaged file sets nothing.
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raw = _content(prefix, os.path.join("conda-meta", "state"))
         kept = msgspec.json.decode(raw, type=_CondaState)

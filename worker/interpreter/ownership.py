@@ -295,7 +295,7 @@ def _homes(path: str) -> list[str]:
                 python_path=path,
             ) from None
         except OSError:
-            continue
+            continue  # there is no such file
         for line in text.splitlines():
             name, _, value = line.partition("=")
             if name.strip().lower() == "home":
@@ -308,7 +308,7 @@ def _standard_libraries(prefix: str, version: str | None) -> Iterator[str]:
         try:
             names = os.listdir(lib)
         except OSError:
-            continue
+            continue  # there is no such folder
         for name in names:
             found = _VERSIONED.fullmatch(name)
             if found is not None and version in (None, found[1]):

@@ -109,6 +109,6 @@ async def _closed(writer: StreamWriter) -> None:
         async with asyncio.timeout(_LAST_SECONDS):
             await writer.wait_closed()
     except (OSError, TimeoutError):
-        pass
+        pass  # it has left, or does not read
     finally:
         writer.transport.abort()

@@ -124,7 +124,7 @@ class NativeServer:
     async def _carry_up(self, first: bytes, reader: StreamReader) -> None:
         loop = asyncio.get_running_loop()
         piece = first
-        with suppress(ConnectionError):
+        with suppress(ConnectionError):  # one of the two has left
             while piece:
                 if self._left is not None:
                     self._left.read(piece)
@@ -133,7 +133,7 @@ class NativeServer:
 
     async def _carry_down(self, writer: StreamWriter) -> None:
         loop = asyncio.get_running_loop()
-        with suppress(ConnectionError):
+        with suppress(ConnectionError):  # one of the two has left
             while piece := await loop.sock_recv(self._ours, _PIECE_BYTES):
                 writer.write(piece)
                 await writer.drain()
@@ -144,7 +144,7 @@ class NativeServer:
         if not removal:
             return
         loop = asyncio.get_running_loop()
-        with suppress(TimeoutError, OSError):
+        with suppress(TimeoutError, OSError):  # a server that does not answer is killed
             async with asyncio.timeout(_LEAVE_SECONDS):
                 if not self._holds(program):
                     await loop.sock_sendall(self._ours, INTERRUPT)
@@ -159,7 +159,7 @@ class NativeServer:
         if self._killing is None:
             loop = asyncio.get_running_loop()
             self._killing = loop.call_later(_LEAVE_SECONDS, self._kill)
-        with suppress(OSError):
+        with suppress(OSError):  # the server has ended
             self._ours.shutdown(socket.SHUT_WR)
 
     def _kill(self) -> None:

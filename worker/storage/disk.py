@@ -150,7 +150,7 @@ def locked(path: Path, timeout: float = _SETTLED_SECONDS) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # somebody has removed it already
             path.unlink()
         os.close(fd)
 
@@ -164,7 +164,7 @@ def _try_lock(path: Path) -> int | None:
         if os.path.samestat(os.fstat(fd), os.stat(path)):
             return fd
     except (BlockingIOError, FileNotFoundError):
-        pass
+        pass  # another process holds it, or has just removed it
     except BaseException:
         os.close(fd)
         raise

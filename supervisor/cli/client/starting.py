@@ -65,7 +65,7 @@ def _start(data_dir: str) -> None:
     finally:
         late.cancel()
         process.stdout.close()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # nothing more is read from it
             process.stderr.close()
     sys.stderr.write(f"debug-relay: started {line.decode().removeprefix('debug-relay ')}")
     process.returncode = 0  # it is not waited for: it outlives this command

@@ -325,7 +325,7 @@ def _source_line(path: str, number: int) -> str | None:
                 if count == number:
                     return terminal.harmless(line.strip())
     except OSError:
-        pass
+        pass  # the program may have run elsewhere
     return None
 
 

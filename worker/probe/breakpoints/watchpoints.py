@@ -202,7 +202,7 @@ class Watchpoints(object):
                         point.hits += 1
                         found.append((point, change))
         except Interrupted:
-            pass
+            pass  # the relay has ended a look that took too long
         except KeyboardInterrupt:
             _thread.interrupt_main()
         finally:

@@ -224,7 +224,7 @@ class Attachment(object):
             try:
                 self.sock.shutdown(socket.SHUT_RD)  # wakes the watch thread
             except OSError:
-                pass
+                pass  # it is closed already
             self.thread.join(_EXIT_SECONDS)
 
     # -- detaching

@@ -49,7 +49,7 @@ class GuardedSocket(_Socket):
             try:
                 return _Socket.recv(self, *args)
             except BlockingIOError:
-                continue
+                continue  # the timeout of a read is over: look whether the socket is still ours
 
     def sendall(self, *args):
         self.is_own()

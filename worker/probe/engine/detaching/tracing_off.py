@@ -174,7 +174,7 @@ def _free_monitoring():
         try:
             monitoring.set_local_events(tool, code, 0)
         except ValueError:
-            continue
+            continue  # another thread has freed the tool meanwhile
     cache.clear()
     monitoring.free_tool_id(tool)
 
