@@ -17,10 +17,11 @@ from debug_relay.protocol.errors import RelayError
 
 log = logging.getLogger("debug_relay.worker")
 
-# The pause between two looks at source files that have breakpoints. The kernel reports changes of
-# files only by descriptors (inotify), for which Python's library has no call.
+# The pause between two looks at files with breakpoints while one of them does not exist yet. The
+# kernel reports changes of files only by descriptors (inotify), for which Python's library has no
+# call.
 _SOON_SECONDS: Final = 0.1
-_LATER_SECONDS: Final = 0.5  # The pause between two looks while no file has breakpoints.
+_LATER_SECONDS: Final = 0.5  # The pause between two looks while all of them exist.
 _STILL_SECONDS: Final = 0.05  # A changed file counts as written after this long without a change.
 _WRITING_SECONDS: Final = 1.0  # A file that never rests is verified after this long.
 _SLACK_SECONDS: Final = 5.0  # A program may have read its source this long before we heard of it.

@@ -227,7 +227,7 @@ class IdeFront:
             partial(session.exceptions.also, ide.name, []),
             partial(session.breakpoints.disown, ide.name),
         ):
-            # What was changed in the session holds; the program takes it when it answers again.
+            # The change in the session holds; the program takes it when it answers again.
             with contextlib.suppress(RelayError, TimeoutError):
                 async with asyncio.timeout(_LEAVING_SECONDS), ide.changing:
                     with session.access.calling("clear-breakpoints", ide.caller, None):
