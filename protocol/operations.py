@@ -158,7 +158,7 @@ _SERVER_ROWS: Final = (
         words="Show one process and whether the relay can attach to it.",
     ),
     _server(
-        "process-stacks", "GET", "/processes/{pid}/stacks", relay.Stacks,
+        "process-stacks", "GET", "/processes/{pid}/stacks", threads.Stacks,
         params=relay.ReadStacks, scope="processes:attach", safe=True,
         errors=frozenset(
             {Code.ATTACH_NO_SUCH_PROCESS, Code.ATTACH_NOT_PYTHON, Code.ATTACH_NO_DEBUGGER,

@@ -142,36 +142,6 @@ class ReadStacks(OneProcess, kw_only=True):
     ] = False
 
 
-class StackLocal(Result, kw_only=True):
-    name: str
-    value: str | None = None
-
-
-class StackFrame(Result, kw_only=True):
-    name: str
-    filename: str
-    line: int
-    locals: list[StackLocal] = []
-
-
-class StackThread(Result, kw_only=True):
-    """One thread; its frames with the innermost first."""
-
-    thread_id: int
-    thread_name: str | None = None
-    os_thread_id: int | None = None
-    active: bool = False  # it runs, or waits for the interpreter
-    owns_gil: bool = False  # it has the interpreter
-    frames: list[StackFrame]
-
-
-class Stacks(Result, kw_only=True):
-    """Every thread's stack, as py-spy reports it."""
-
-    pid: int
-    threads: list[StackThread]
-
-
 class McpMessage(Params, kw_only=True):
     """One message of the Model Context Protocol, in JSON-RPC."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from msgspec import Meta
 
@@ -14,6 +14,7 @@ from debug_relay.protocol.models.fields import (
     ThreadId,
     UnsetType,
 )
+from debug_relay.protocol.system import py_spy
 
 WithLocals = Annotated[
     bool,
@@ -95,11 +96,65 @@ class Thread(Result, kw_only=True):
     total_frames: int | UnsetType = UNSET  # with those of libraries
 
 
+class StackLocal(Result, kw_only=True):
+    name: str
+    value: str | None = None
+
+
+class StackFrame(Result, kw_only=True):
+    name: str
+    filename: str
+    line: int
+    locals: list[StackLocal] = []
+
+
+class StackThread(Result, kw_only=True):
+    """One thread; its frames with the innermost first."""
+
+    thread_id: int
+    thread_name: str | None = None
+    os_thread_id: int | None = None
+    active: bool = False  # it runs, or waits for the interpreter
+    owns_gil: bool = False  # it has the interpreter
+    frames: list[StackFrame]
+
+
+class Stacks(Result, kw_only=True):
+    """Every thread's stack, as py-spy reads it from the process's memory."""
+
+    pid: int
+    threads: list[StackThread]
+
+    @classmethod
+    def of(cls, pid: int, found: list[py_spy.Thread]) -> Self:
+        return cls(
+            pid=pid,
+            threads=[
+                StackThread(
+                    thread_id=thread.thread_id,
+                    thread_name=thread.thread_name,
+                    os_thread_id=thread.os_thread_id,
+                    active=thread.active,
+                    owns_gil=thread.owns_gil,
+                    frames=[_stack_frame(frame) for frame in thread.frames],
+                )
+                for thread in found
+            ],
+        )
+
+
+def _stack_frame(frame: py_spy.Frame) -> StackFrame:
+    found = [StackLocal(name=one.name, value=one.repr) for one in frame.locals or ()]
+    return StackFrame(name=frame.name, filename=frame.filename, line=frame.line, locals=found)
+
+
 class ThreadList(Result, kw_only=True):
     threads: list[Thread]
     stopped_thread_id: int | None
     # Threads that wait for each other, each circle once.
     deadlocks: list[list[int]] | UnsetType = UNSET
+    # With `locals`: the stacks of processes that do not answer.
+    outside: list[Stacks] | UnsetType = UNSET
     note: str | UnsetType = UNSET
 
 

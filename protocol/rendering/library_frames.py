@@ -7,12 +7,19 @@ from itertools import groupby
 from typing import Final
 
 from debug_relay.protocol.models.inspection import FoldedFrames, Frame
+from debug_relay.protocol.models.threads import StackThread
 from debug_relay.protocol.rendering.repeats import repeats_in
 from debug_relay.protocol.rendering.text import plural
 
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _STANDARD: Final = re.compile(r"/lib(?:64)?/python[\d.]+t?/([^/]+)")
 _SCRIPT: Final = re.compile(r"/bin/([^/.]+)$")
+_BOOTSTRAP: Final = (
+    "/proc/self/fd/"  # A launched program's first frames are of a file without name.
+)
+# Threads of the debugger: how they are called, where they run.
+_DEBUGGERS: Final = ("pydevd.", "debug relay")
+_DEBUGGER_FILES: Final = ("<frozen relay probe>", "/pydevd")
 _MOST_NAMES: Final = 4  # Libraries that are named where their frames are folded.
 _PLACE: Final = re.compile(r'^  File "(.+)", line \d+(?:, in (.+))?')
 _TRACEBACK: Final = "Traceback (most recent call last):"
@@ -29,10 +36,18 @@ def library_of(path: str, function: str) -> str | None:
     for folder in _INSTALLED:
         if folder in path:
             return _plain(path.rpartition(folder)[2].partition("/")[0])
+    if path.startswith(_BOOTSTRAP):
+        return "relay"
     if path.startswith("<frozen"):
         return _plain(path[1:-1].rpartition(" ")[2].partition(".")[0])
     found = _STANDARD.search(path)
     return _plain(found[1]) if found is not None else None
+
+
+def is_debuggers(thread: StackThread) -> bool:
+    """Whether it is a thread of the debugger, in a process that a relay debugs."""
+    named = (thread.thread_name or "").startswith(_DEBUGGERS)
+    return named and any(mark in one.filename for one in thread.frames for mark in _DEBUGGER_FILES)
 
 
 def _plain(name: str) -> str:

@@ -11,9 +11,8 @@ from typing import Final, TypeVar
 
 from msgspec import UNSET
 
-from debug_relay.protocol.models import relay
 from debug_relay.protocol.models import threads as t
-from debug_relay.protocol.rendering.library_frames import library_of
+from debug_relay.protocol.rendering.library_frames import is_debuggers, library_of
 from debug_relay.protocol.rendering.repeats import repeats_in
 from debug_relay.protocol.rendering.text import Line, plural, short
 
@@ -23,16 +22,17 @@ _VALUE: Final = 60  # Characters of one value.
 _LOCALS: Final = 160  # Characters of the locals of one frame.
 _ALIKE: Final = 2  # Threads at one place that are all shown; of more only the first.
 _BARE: Final = 3  # Frames of a thread that runs no code of the program.
-# Threads of the debugger in a process that a relay debugs: how they are called, where they run.
-_DEBUGGERS: Final = ("pydevd.", "debug relay")
-_DEBUGGER_FILES: Final = ("<frozen relay probe>", "/pydevd")
 _HOLDERS: Final = 3  # Threads or tasks that could end a wait.
 _NAMED: Final = 5  # Others at that place that are named.
 
 
 def threads(result: t.ThreadList) -> Iterator[Line]:
     groups: dict[object, list[t.Thread]] = {}
+    outside = result.outside or []
+    read = {one.pid for one in outside}
     for thread in result.threads:
+        if thread.last_known and thread.pid in read:
+            continue
         groups.setdefault(_doing(thread.waits_for, thread.frames), []).append(thread)
     for same in groups.values():
         shown = _first_of(same)
@@ -50,6 +50,8 @@ def threads(result: t.ThreadList) -> Iterator[Line]:
         )
     for circle in result.deadlocks or ():
         yield f"deadlock: {' waits for '.join(f'thread {one}' for one in [*circle, circle[0]])}"
+    for one in outside:
+        yield from stacks(one)
     if result.note is not UNSET:
         yield f"note: {result.note}"
 
@@ -132,10 +134,10 @@ def tasks(result: t.TaskList) -> Iterator[Line]:
         yield f"note: {result.note}"
 
 
-def stacks(result: relay.Stacks) -> Iterator[Line]:
+def stacks(result: t.Stacks) -> Iterator[Line]:
     """The stacks of a process that is not debugged: the program's frames, the others counted."""
-    groups: dict[object, list[relay.StackThread]] = {}
-    threads = [thread for thread in result.threads if not _is_debuggers(thread)]
+    groups: dict[object, list[t.StackThread]] = {}
+    threads = [thread for thread in result.threads if not is_debuggers(thread)]
     for thread in threads:
         places = [(one.filename, one.line, one.name, len(one.locals)) for one in thread.frames]
         groups.setdefault(repr(places), []).append(thread)
@@ -185,21 +187,16 @@ def _others(what: str, names: list[str], shown: int) -> Iterator[str]:
     yield f"  {plural(count, what)} {verb} at the same place: {named}{more}"
 
 
-def _is_debuggers(thread: relay.StackThread) -> bool:
-    named = (thread.thread_name or "").startswith(_DEBUGGERS)
-    return named and any(mark in one.filename for one in thread.frames for mark in _DEBUGGER_FILES)
-
-
-def _name_of(thread: relay.StackThread) -> str:
+def _name_of(thread: t.StackThread) -> str:
     number = thread.os_thread_id or thread.thread_id
     return f"{short(thread.thread_name or '', 60)} {number}".strip()
 
 
-def _place(frame: relay.StackFrame) -> str:
+def _place(frame: t.StackFrame) -> str:
     return f"{frame.name} at {frame.filename}:{frame.line}"
 
 
-def _called(frames: list[relay.StackFrame]) -> str:
+def _called(frames: list[t.StackFrame]) -> str:
     """The frames of libraries above the program's own: the outermost says what it waits in."""
     count = f" and {len(frames) - 1} more" if len(frames) > 1 else ""
     last = frames[-1]

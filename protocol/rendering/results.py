@@ -212,7 +212,7 @@ def _watches(result: inspection.WatchList) -> Iterator[Line]:
 
 
 def _threads(result: threads.ThreadList) -> Iterator[Line]:
-    if any(thread.frames is not msgspec.UNSET for thread in result.threads):
+    if result.outside or any(one.frames is not msgspec.UNSET for one in result.threads):
         yield from live.threads(result)
         return
     yield from live.briefly(result.threads)
@@ -273,7 +273,7 @@ _RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     inspection.Watch: lambda watch: iter([stop.watch(watch)]),
     inspection.WatchList: _watches,
     threads.ThreadList: _threads,
-    relay_models.Stacks: live.stacks,
+    threads.Stacks: live.stacks,
     sources.SourceText: _source,
     sources.ModuleList: _modules,
     threads.TaskList: _tasks,

@@ -11,17 +11,16 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Final
-
-import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.processes import Process
 from debug_relay.protocol.models.program import Attach
-from debug_relay.protocol.models.relay import ListProcesses, ProcessList, Stacks
+from debug_relay.protocol.models.relay import ListProcesses, ProcessList
+from debug_relay.protocol.models.threads import Stacks
 from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.state import LIVE
+from debug_relay.protocol.system import py_spy
 from debug_relay.protocol.system.users import name_of
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.processes import attach_preflight
@@ -30,14 +29,12 @@ from debug_relay.supervisor.processes.facts import Facts, command, look
 from debug_relay.supervisor.processes.listening_ports import Listeners
 from debug_relay.supervisor.processes.patterns import Patterns
 from debug_relay.supervisor.processes.python_scan import PythonScan
-from debug_relay.supervisor.processes.stacks import stacks_of
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.workers.zygote import Zygote
 
 # The shortest pause between two looks for a process that is waited for.
 _LOOK_AGAIN_SECONDS: Final = 0.1
 _REST_FACTOR: Final = 3  # The pause between two looks, as a multiple of the look's duration.
-_STACKS_SECONDS: Final = 10.0  # py-spy reads the stacks of a process within this time.
 _SHOWN_CANDIDATES: Final = 20  # Processes that are named when a pattern matches several.
 
 
@@ -80,26 +77,18 @@ class Processes:
         facts = await asyncio.to_thread(look, pid)
         if facts is None:
             raise attach_preflight.no_such_process(pid)
-        command = shutil.which("py-spy", path=_beside_us())
-        if command is None:
+        try:
+            return Stacks.of(pid, await py_spy.stacks(pid, with_locals))
+        except py_spy.NotInstalled:
             raise RelayError(
                 Code.ATTACH_NO_DEBUGGER,
                 "py-spy is needed to read the stacks of a process, and is not installed",
                 f"{sys.executable} -m pip install 'opencode-debug-relay[stacks]'",
                 pid=pid,
-            )
-        try:
-            more = ["--locals"] if with_locals else []
-            output = await _run(
-                command, "dump", "--json", "--nonblocking", *more, "--pid", str(pid)
-            )
-        except TimeoutError:
-            raise _unreadable(facts, f"it took longer than {_STACKS_SECONDS:g} s") from None
-        try:
-            return stacks_of(pid, output[0])
-        except msgspec.DecodeError:
+            ) from None
+        except py_spy.Unreadable as error:
             refusal = await asyncio.to_thread(attach_preflight.unseen, facts, self._around())
-            raise refusal or _unreadable(facts, output[1]) from None
+            raise refusal or _unreadable(facts, str(error)) from None
 
     # -- finding
 
@@ -279,28 +268,6 @@ def _shown(facts: Facts, around: Surroundings, listeners: Listeners) -> Process:
     )
 
 
-def _beside_us() -> str:
-    return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
-
-
-async def _run(*command: str) -> tuple[bytes, str]:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(_STACKS_SECONDS):
-            out, err = await process.communicate()
-    except BaseException:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        raise
-    return out, err.decode("utf-8", "replace").strip()
-
-
 def _unreadable(facts: Facts, output: str) -> RelayError:
     denied = "ermission" in output
     return RelayError(
@@ -309,7 +276,7 @@ def _unreadable(facts: Facts, output: str) -> RelayError:
         f"GET {API_PREFIX}/processes/{facts.pid} shows whether it is Python and may be traced.",
         pid=facts.pid,
         command=masked_command(facts.command),
-        debugger_output=output[-2000:],
+        debugger_output=output,
     )
 
 

@@ -8,7 +8,7 @@ hub decides nothing: `stops` keeps the stops, `breakpoints` the breakpoints.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -171,9 +171,11 @@ class Hub:
             )
         return thread
 
-    async def refresh_threads(self) -> tuple[list[KnownThread], list[DebugServer]]:
+    async def refresh_threads(
+        self, silent: Collection[DebugServer] = ()
+    ) -> tuple[list[KnownThread], list[DebugServer]]:
         """The threads that live now, with their names; and the servers that do not answer, whose
-        threads are those that are known from before.
+        threads are those that are known from before. Those that are silent already are not asked.
         """
         alive: list[KnownThread] = []
 
@@ -186,7 +188,7 @@ class Hub:
                 return server, None
 
         asked = self.taking_changes()
-        answers = dict(await self.each(asked, ask))
+        answers = dict(await self.each([one for one in asked if one not in silent], ask))
         silent = [server for server in asked if not (server.lost or answers.get(server))]
         for server, listed in answers.items():
             if server.lost or listed is None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.version import API_PREFIX
-
-_MOST_THREADS: Final = 50  # Kernel threads of one process that an error lists.
 
 
 def is_stopped_by_signal(pid: int) -> bool:
@@ -52,26 +48,16 @@ def no_answer(command: str, timeout: float, pid: int | None) -> RelayError:
         command=command,
         timeout=timeout,
         pid=pid,
-        os_threads=[_shown(pid, thread) for thread in procfs.threads(pid)[:_MOST_THREADS]],
     )
 
 
-def note(pid: int | None, timeout: float) -> str:
-    """For a list that shows what was known before."""
+def note(pid: int | None, timeout: float, is_read: bool = False) -> str:
+    """For a list that shows what was known before. `is_read`: with the stacks from outside."""
     if pid is None:
         return (
             f"the program did not answer within {timeout:g} s: its threads are those known before"
         )
-    return (
-        f"process {pid} did not answer within {timeout:g} s: {_reason(pid)}. Its threads are those "
-        f"known before. {_next_call(pid)}"
-    )
-
-
-def _shown(pid: int, thread: int) -> dict[str, object]:
-    call = procfs.syscall(pid, thread)
-    return {
-        "os_thread_id": thread,
-        "state": procfs.thread_state(pid, thread),
-        "syscall": call.number if call else None,
-    }
+    silent = f"process {pid} did not answer within {timeout:g} s: {_reason(pid)}."
+    if is_read:
+        return f"{silent} Its stacks were read from its memory, from outside."
+    return f"{silent} Its threads are those known before. {_next_call(pid)}"

@@ -55,14 +55,24 @@ class LiveThreads:
 
     # -- all threads
 
-    async def look(self, every: bool) -> list[Page]:
-        """Ask every process for its threads' frames and what they wait for."""
+    async def look(self, every: bool) -> tuple[list[Page], list[DebugServer]]:
+        """Ask every process for its threads' frames and what they wait for; also returns the
+        processes that do not answer.
+        """
+        request = probe.Look(threads=[], frames=FRAMES, locals=LOCALS, width=VALUE, every=every)
 
-        async def ask(server: DebugServer) -> Page:
-            request = probe.Look(threads=[], frames=FRAMES, locals=LOCALS, width=VALUE, every=every)
-            return server, await self._probes.ask(server, request, LOOK_SECONDS)
+        async def ask(server: DebugServer) -> Page | None:
+            try:
+                return server, await self._probes.ask(server, request, LOOK_SECONDS)
+            except RelayError as error:
+                if error.code is not Code.DEBUGPY_TIMEOUT:
+                    raise
+                return None
 
-        return await self._hub.each(self._probes.probed(), ask)
+        asked = self._probes.probed()
+        pages = [page for page in await self._hub.each(asked, ask) if page is not None]
+        answered = [server for server, _ in pages]
+        return pages, [one for one in asked if not (one.lost or one in answered)]
 
     def add(self, pages: list[Page], to: t.ThreadList) -> list[str]:
         """Add to each thread its frames with their locals, and what it waits for; returns notes."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Iterable
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
@@ -23,7 +25,8 @@ from debug_relay.worker.debugger.hub import KnownThread
 from debug_relay.worker.debugger.no_answer import note as no_answer_note
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.thread_positions import ThreadPosition
-from debug_relay.worker.inspection.live_threads import COPIED, LiveThreads, Page
+from debug_relay.worker.inspection import outside_stacks
+from debug_relay.worker.inspection.live_threads import COPIED, LiveThreads
 from debug_relay.worker.inspection.variables import as_listed
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
@@ -71,22 +74,38 @@ class Views:
             )
         return known[0]
 
-    async def threads(self, pages: list[Page] | None = None) -> t.ThreadList:
-        """The list of threads; with `pages` also their frames, and what they wait for."""
+    async def threads(self) -> t.ThreadList:
         listed, silent = await self._hub.refresh_threads()
-        known = {}
-        if pages is None:
-            known = await thread_positions.of_threads(self._probes, but=silent)
+        known = await thread_positions.of_threads(self._probes, but=silent)
+        notes = [no_answer_note(server.local_pid, LOOK_SECONDS) for server in silent]
         shown = [self._thread(one, known.get(one.id), one.server in silent) for one in listed]
-        result = t.ThreadList(
+        return self._thread_list(shown, notes)
+
+    async def threads_with_locals(self, every: bool) -> t.ThreadList:
+        """The threads with their frames, and what they wait for; `every`: also libraries' frames.
+
+        Of a process that does not answer, the stacks are read from its memory.
+        """
+        pages, silent = await self.live.look(every)
+        (listed, silent), outside = await asyncio.gather(
+            self._hub.refresh_threads(silent), outside_stacks.of_silent(silent, every)
+        )
+        result = self._thread_list(
+            [self._thread(one, None, one.server in silent) for one in listed]
+        )
+        notes = [
+            no_answer_note(one.local_pid, LOOK_SECONDS, one.local_pid in outside) for one in silent
+        ]
+        result.outside = list(outside.values()) or UNSET
+        result.note = "; ".join(notes + self.live.add(pages, result)) or UNSET
+        return result
+
+    def _thread_list(self, shown: list[t.Thread], notes: Iterable[str] = ()) -> t.ThreadList:
+        return t.ThreadList(
             threads=shown,
             stopped_thread_id=self._stops.current.thread_id if self._stops.current else None,
+            note="; ".join(notes) or UNSET,
         )
-        notes = [no_answer_note(server.local_pid, LOOK_SECONDS) for server in silent]
-        if pages is not None:
-            notes += self.live.add(pages, result)
-        result.note = "; ".join(notes) or UNSET
-        return result
 
     def _thread(self, known: KnownThread, now: ThreadPosition | None, last_known: bool) -> t.Thread:
         paused = known.id in self._stops.threads and (now is None or now.will_stop)

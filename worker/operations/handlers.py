@@ -208,11 +208,9 @@ async def exception(call: Call, params: i.GetException) -> Struct:
 async def threads(call: Call, params: t.Threads) -> Struct:
     session = call.session
     session.access.require("threads")
-    pages = None
     if params.locals:
-        # This comes first: it soon says so if the program lets no Python code run.
-        pages = await session.views.live.look(every=params.frames == "all")
-    return await session.views.threads(pages)
+        return await session.views.threads_with_locals(every=params.frames == "all")
+    return await session.views.threads()
 
 
 async def stacktrace(call: Call, params: i.Stacktrace) -> Struct:
