@@ -43,7 +43,7 @@ class StopReports(object):
         self.due = {}  # thread id → the number of its stop
         self.known = {}  # thread id → [(run of a function, its locals)], the latest last
         self.before = {}  # thread id → the locals of its frame at its last stop, if known
-        self.rows = {}  # (name, width) → (an immutable value, its row)
+        self.rows = {}  # (name, width) → (an immutable value, its row, its mark)
         # Code that took too long is run again only for a caller.
         self.slow = set()  # classes with a slow repr
         self.slow_watches = set()  # ids
@@ -148,7 +148,7 @@ class StopReports(object):
             rows.append(self.row(name, values[name], tracker, frame, view))
             if len(rows) <= LOCALS:
                 texts[name] = rows[-1]["value"], not view.lacks_repr
-        marks = self.marks(names[:REMEMBERED], values, texts)
+        marks = self.marks(names[:REMEMBERED], values, texts, view.width)
         if remember:
             self.before[thread_id] = self.remembered(thread_id, FunctionRun(frame), marks)
         before = self.before.get(thread_id)
@@ -171,22 +171,22 @@ class StopReports(object):
 
     def ordered(self, frame, values):
         # No program can use names such as pytest's @py_assert1 and a generator expression's .0.
-        names = [name for name in values if not name.startswith(("@", "."))]
+        names = [name for name in values if name[:1] not in ("@", ".")]
         if frame.f_code.co_name != "<module>":
             return names
         return sorted(names, key=lambda name: name_of(type(values[name])) in NAMED_LAST)
 
     def row(self, name, value, tracker, frame, view):
         """The row of a variable; the row of an immutable value is kept for the next stop."""
-        if key_of(type(value)) not in ATOMS:
-            return self.variable(name, value, tracker, frame, view)
         known = self.rows.get((name, view.width))
-        if known is None or known[0] is not value:
+        if known is not None and known[0] is value:
+            return known[1]
+        row = self.variable(name, value, tracker, frame, view)
+        if key_of(type(value)) in ATOMS:
             if len(self.rows) >= REMEMBERED:
                 self.rows.clear()
-            known = value, self.variable(name, value, tracker, frame, view)
-            self.rows[name, view.width] = known
-        return known[1]
+            self.rows[name, view.width] = value, row, (value, None)
+        return row
 
     def variable(self, name, value, tracker, frame, view):
         return self.probe.pages.variable(tracker, frame, name, value, view)
@@ -236,13 +236,17 @@ class StopReports(object):
         del known[:-KNOWN]
         return before
 
-    def marks(self, names, values, texts):
+    def marks(self, names, values, texts, width):
         """name → mark. The mark of an immutable value is (the value, its text or None); of another
         one (its size, its text or None, its id, whether the text is complete).
         """
         marks = {}
         for name in names:
             value = values[name]
+            known = self.rows.get((name, width))
+            if known is not None and known[0] is value:
+                marks[name] = known[2]  # this very mark is equal to that of the last stop at once
+                continue
             kind = key_of(type(value))
             if kind in ATOMS or (kind is str and len(value) <= SHORT):
                 marks[name] = (value, None)
