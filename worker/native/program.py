@@ -23,7 +23,7 @@ from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.input_requests import InputRequests
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.joining.listener import JoinListener
-from debug_relay.worker.native import entry_hold, remote_protocol
+from debug_relay.worker.native import entry_hold, left_breakpoints, remote_protocol
 from debug_relay.worker.native.entry_hold import EntryHold
 from debug_relay.worker.native.plan import CLIENTS, NativePlan
 from debug_relay.worker.native.server import NativeServer
@@ -188,9 +188,28 @@ class NativeTarget(OwnedProgram):
         return None
 
     async def _end_server(self) -> None:
-        if self._server is not None:
-            await self._server.end()
-            self._server = None
+        if self._server is None:
+            return
+        await self._server.end()
+        if self._server.was_killed:
+            await self._remove_breakpoints()
+        self._server = None
+
+    async def _remove_breakpoints(self) -> None:
+        """A killed server has left them, and the program runs."""
+        assert self._process is not None
+        if self._process.exit is not None:
+            return
+        try:
+            count = await asyncio.to_thread(left_breakpoints.remove, self._process.pid)
+        except OSError as error:
+            self._log.say(f"{self._plan.adapter} was killed; its breakpoints stay: {error}")
+            return
+        if count:
+            self._log.say(
+                f"{self._plan.adapter} was killed; removed breakpoints that it left in the "
+                f"program: {count}"
+            )
 
     def _joined(self, is_there: bool) -> None:
         """Show callers that a debugger has connected, or has left."""

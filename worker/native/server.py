@@ -167,6 +167,11 @@ class NativeServer:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether it has ended without its work: the program may have its breakpoints still."""
+        return self._process.returncode is not None and self._process.returncode < 0
+
     async def end(self) -> None:
         """Return when the server has ended. If it has detached before, nothing is lost."""
         self.hang_up()

@@ -271,18 +271,23 @@ def test_no_process_outlives_the_others(
     sessions = {name: relay.client.session() for name in ("server", "program", "worker", "relay")}
     debuggers, pids, servers = {}, {}, {}
     for name, session in sessions.items():
-        launch(session, program)
+        launch(session, program, "handle")
         pids[name] = session.get().ok()["program"]["pid"]
         debuggers[name] = RawDebugger.of(session)
         assert debuggers[name].ask("?").startswith("T")
         servers[name] = server_of(session)
         listening = servers[name].net_connections("inet")
         assert [one for one in listening if one.status == psutil.CONN_LISTEN] == []
-    # Without its debug server the program runs on.
+    # Without its debug server the program runs on, and does not die at a breakpoint that is left.
+    place = address_of("goodbye", program, pids["server"])
+    assert debuggers["server"].ask(f"Z0,{place:x},1") == "OK"
     servers["server"].kill()
-    eventually(lambda: "total 6" in sessions["server"].printed())
+    eventually(lambda: "left in the program: 1\n" in sessions["server"].printed("console"))
+    assert "total 6" in sessions["server"].printed()
     with RawDebugger.of(sessions["server"]) as again:
         assert again.ask("?").startswith("T")
+    os.kill(pids["server"], signal.SIGTERM)
+    assert ended(sessions["server"])["exit_code"] == 3
     os.kill(pids["program"], signal.SIGKILL)
     assert ended(sessions["program"])["signal"] == "SIGKILL"
     debuggers["program"].peer.close()
