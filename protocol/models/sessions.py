@@ -139,8 +139,9 @@ def key_id(key: str) -> str | None:
 MissingField = Literal["args", "code", "python_args", "stdin_inputs"]
 
 
-_LIFETIME: Final = 14400.0  # Seconds since the last call after which a session ends.
-_PAUSE_BUDGET: Final = 300.0  # Seconds that an attached program stays paused without a call.
+_LIFETIME_SECONDS: Final = 14400.0  # A session ends this long after its last call.
+# An attached program stays paused this long without a call.
+_PAUSE_BUDGET_SECONDS: Final = 300.0
 
 
 class SessionConfig(Result, kw_only=True):
@@ -153,8 +154,8 @@ class SessionConfig(Result, kw_only=True):
     stop_all: bool = True
     just_my_code: bool = False
     timeout_minutes: int | float = 60
-    max_lifetime: float = _LIFETIME
-    pause_budget: float = _PAUSE_BUDGET
+    max_lifetime: float = _LIFETIME_SECONDS
+    pause_budget: float = _PAUSE_BUDGET_SECONDS
     labels: dict[str, str] = {}
     limits: Limits = NO_LIMITS
 
@@ -162,10 +163,10 @@ class SessionConfig(Result, kw_only=True):
         # JSON leaves out only the very object that is the default.
         if self.limits == NO_LIMITS:
             self.limits = NO_LIMITS
-        if self.max_lifetime == _LIFETIME:
-            self.max_lifetime = _LIFETIME
-        if self.pause_budget == _PAUSE_BUDGET:
-            self.pause_budget = _PAUSE_BUDGET
+        if self.max_lifetime == _LIFETIME_SECONDS:
+            self.max_lifetime = _LIFETIME_SECONDS
+        if self.pause_budget == _PAUSE_BUDGET_SECONDS:
+            self.pause_budget = _PAUSE_BUDGET_SECONDS
 
 
 def idle_limit(status: State, config: SessionConfig) -> float:

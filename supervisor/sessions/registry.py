@@ -48,11 +48,12 @@ from debug_relay.supervisor.workers.zygote import Zygote
 
 _log: Final = Log(__name__)
 _CONNECT_SECONDS: Final = 5.0  # The supervisor connects to a new worker within this time.
-_DRAW_SECONDS: Final = 10.0  # A worker answers with its session's blueprint within this time.
+_BLUEPRINT_SECONDS: Final = 10.0  # A worker answers with its session's blueprint within this time.
 # Workers that are being started have this long to end when the relay stops.
-_BIRTH_SECONDS: Final = 2.0
+_STARTING_SECONDS: Final = 2.0
 _BACKGROUND_SECONDS: Final = 5.0  # Background tasks have this long to end when the relay stops.
-_TOGETHER_SECONDS: Final = 0.5  # Ends of workers within this time are cleaned up together.
+# A relay that was killed together with a worker has ended within this time.
+_TOGETHER_SECONDS: Final = 0.5
 _MOST_ENDED: Final = 100  # Ended sessions that are kept; the oldest beyond them are deleted.
 # A request that is sent again after this time is a new one, as for replies that are kept.
 _UNANSWERED_SECONDS: Final = 600.0
@@ -274,7 +275,7 @@ class Registry:
             return session.blueprint
         if session.child is not None:
             params = SessionParams(session_id=session.id)
-            return await session.ask(GET_BLUEPRINT, params, Blueprint, _DRAW_SECONDS)
+            return await session.ask(GET_BLUEPRINT, params, Blueprint, _BLUEPRINT_SECONDS)
         record = await asyncio.to_thread(read_record, self.directories.sessions / session.id)
         if record is None:
             raise session.crashed("read what it was")
@@ -383,7 +384,7 @@ class Registry:
         """Ends all sessions, or leaves them to the next supervisor. Called when the relay stops."""
         self.draining = True
         await self._retirement.close()
-        await self._starting.end(_BIRTH_SECONDS)
+        await self._starting.end(_STARTING_SECONDS)
         sessions = list(self.sessions.values())
         for session in sessions:
             session.left_by_relay = True

@@ -17,9 +17,10 @@ from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.workers.child_process import Child
 
 _log: Final = Log(__name__)
-_AFTER: Final = 3.0  # Seconds after its end or its last use that a session keeps its worker.
-_EVERY: Final = 0.5  # Seconds between two looks for workers that can retire.
-_SECONDS: Final = 5.0  # Seconds in which a worker writes its answers into files.
+# An ended session keeps its worker this long after its end or its last use.
+_UNUSED_SECONDS: Final = 3.0
+_LOOK_SECONDS: Final = 0.5  # The pause between two looks for workers that can retire.
+_ANSWERS_SECONDS: Final = 5.0  # A worker writes its answers into files within this time.
 _END_SECONDS: Final = 2.0  # A retired worker ends within this time.
 
 
@@ -44,7 +45,7 @@ class Retirement:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
         if self._under_way:
-            await asyncio.wait(self._under_way.values(), timeout=_SECONDS + _END_SECONDS)
+            await asyncio.wait(self._under_way.values(), timeout=_ANSWERS_SECONDS + _END_SECONDS)
 
     async def until_finished(self, session: Session) -> None:
         """Wait for a retirement that is under way: its worker takes no more requests."""
@@ -67,7 +68,7 @@ class Retirement:
             and (too_many > 0 or not one.unresponsive)
         ]
         for session in sorted(ended, key=lambda one: -one.unused_for()):
-            if too_many <= 0 and session.unused_for() < _AFTER:
+            if too_many <= 0 and session.unused_for() < _UNUSED_SECONDS:
                 break
             too_many -= 1
             task = asyncio.create_task(self._retire(session), name=f"retire {session.id}")
@@ -84,7 +85,7 @@ class Retirement:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(_LOOK_SECONDS)
             self.retire_due()
             self._end_lapsed_leases()
 
@@ -126,7 +127,7 @@ class Retirement:
 
 async def _ask(session: Session, *, pipes_taken: bool) -> Retired:
     params = Retire(session_id=session.id, pipes_taken=pipes_taken)
-    return await session.ask(RETIRE, params, Retired, _SECONDS)
+    return await session.ask(RETIRE, params, Retired, _ANSWERS_SECONDS)
 
 
 async def _kill(session: Session, child: Child) -> None:

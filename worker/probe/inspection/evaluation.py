@@ -19,7 +19,7 @@ _now = time.monotonic
 _main_ident = threading.main_thread().ident
 RESULT_LIMIT = 65536  # Characters of a message or traceback in the answer to an evaluation.
 # Seconds that an evaluated value's own code may run: the caller has a deadline of its own.
-AS_LONG_AS_IT_TAKES = 3600.0
+RESULT_SECONDS = 3600.0
 
 
 class Evaluations(object):
@@ -187,7 +187,7 @@ class Evaluations(object):
         if tracker is None:
             return {"id": id, "gone": True}
         pages = self.probe.pages
-        view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
+        view = pages.view("whole", seconds=RESULT_SECONDS, quiet=False)
         return {"id": id, "value": pages.variable(tracker, frame, text, value, view)}
 
     def returned(self, id, thread_id, frame_id):

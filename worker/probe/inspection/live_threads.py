@@ -10,7 +10,7 @@ from debug_relay.worker.probe.engine.frames import module_of
 from debug_relay.worker.probe.engine.library_files import library_of
 from debug_relay.worker.probe.engine.threads import control, running_frames
 from debug_relay.worker.probe.inspection.evaluation import (
-    AS_LONG_AS_IT_TAKES,
+    RESULT_SECONDS,
     dedented,
     syntax_problem,
 )
@@ -22,7 +22,7 @@ from debug_relay.worker.probe.values.parts import NAMED, names_of, parts, rows
 from debug_relay.worker.probe.values.rendering import View, clean
 
 DEPTH = 2  # Levels inside a value that a look shows.
-SECONDS = 2.0  # The values of one look are rendered within this time.
+LOOK_SECONDS = 2.0  # The values of one look are rendered within this time.
 NODES = 100_000  # Nodes of all values of one look.
 EVALUATIONS = 3  # Evaluations that may hang in C at once.
 # Data is shown of a module's variables; its functions, classes and modules are left out.
@@ -217,7 +217,7 @@ class LiveThreads(object):
             return {"id": id}
         value = eval(code, names, values)  # noqa: S307  the caller asks for that
         pages = self.probe.pages
-        view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
+        view = pages.view("whole", seconds=RESULT_SECONDS, quiet=False)
         return {"id": id, "value": view.row(clean(text)[:100], value)}
 
 
@@ -228,7 +228,7 @@ def _outwards(frame):
 
 
 def live_view(width):
-    return View("safe", width=width, depth=DEPTH, seconds=SECONDS, total=NODES)
+    return View("safe", width=width, depth=DEPTH, seconds=LOOK_SECONDS, total=NODES)
 
 
 def is_made_by_tool(name):

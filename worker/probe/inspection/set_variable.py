@@ -4,7 +4,7 @@ import ast
 import types
 
 from debug_relay.worker.probe.inspection.evaluation import (
-    AS_LONG_AS_IT_TAKES,
+    RESULT_SECONDS,
     described,
     expression_problem,
 )
@@ -56,7 +56,7 @@ class VariableSetter(object):
             now = place.get(name)
         except Exception as error:
             return {"id": id, "unread": described(error)}
-        view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
+        view = pages.view("whole", seconds=RESULT_SECONDS, quiet=False)
         step = place.step % name
         row = pages.row(tracker, node, (NAMED, name), name, now, view, step)
         return {"id": id, "value": row}

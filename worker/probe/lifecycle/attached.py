@@ -34,8 +34,8 @@ from debug_relay.worker.probe.inspection.evaluation import Interrupted, begun
 from debug_relay.worker.probe.startup import switch_interval as pace
 
 _RDHUP = 0x2000
-_TICK = 0.25  # Seconds between two looks at whether the worker still sends.
-_SOON = 0.02  # Seconds between two looks at whether the handshake is over.
+_TICK_SECONDS = 0.25  # The pause between two looks at whether the worker still sends.
+_SOON_SECONDS = 0.02  # The pause between two looks at whether the handshake is over.
 _HANDSHAKE_LOOKS = 500  # Looks at whether the handshake is over.
 _GONE_SECONDS = 10.0  # A new attachment waits this long for a former one that is leaving.
 _EXIT_SECONDS = 3.0  # A program that exits waits this long for the debugger to leave.
@@ -166,7 +166,7 @@ class Attachment(object):
         self.heard += 1
 
     def talks(self):
-        if self.reason is not None or self.quiet * _TICK >= _TALKS_SECONDS:
+        if self.reason is not None or self.quiet * _TICK_SECONDS >= _TALKS_SECONDS:
             return False
         return self.sock is None or has_other_end(self.sock)
 
@@ -181,13 +181,13 @@ class Attachment(object):
         while self.reason is None:
             # Silence is counted in ticks of this thread, not by a clock: a program that was
             # stopped, or held the interpreter for a minute, must not make the relay seem silent.
-            if poll.poll(_TICK * 1000) or not self.sock.is_own():
+            if poll.poll(_TICK_SECONDS * 1000) or not self.sock.is_own():
                 self.leave("closed")
                 break
             now = self.heard, self.unread()
             self.quiet = self.quiet + 1 if now == seen else 0
             seen = now
-            if self.quiet * _TICK >= self.setup["silence"]:
+            if self.quiet * _TICK_SECONDS >= self.setup["silence"]:
                 self.leave("silent")
         with pace.Pace():
             self.detach()
@@ -196,7 +196,9 @@ class Attachment(object):
         """Keep the short switch interval until the handshake is over."""
         with pace.Pace():
             for _ in range(_HANDSHAKE_LOOKS):
-                if self.engine.is_ready() or self.reason is not None or poll.poll(_SOON * 1000):
+                if self.engine.is_ready() or self.reason is not None:
+                    break
+                if poll.poll(_SOON_SECONDS * 1000):
                     break
 
     def unread(self):

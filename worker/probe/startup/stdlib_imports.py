@@ -13,7 +13,7 @@ import sys
 
 # The module itself: `importlib`, whose names it has, would be read from files.
 _importing = sys.modules["_frozen_importlib_external"]
-_AT_ONCE = 1 << 20  # Bytes of one read of a directory's list or file.
+_READ_BYTES = 1 << 20  # Bytes of one read of a directory's list or file.
 _SUFFIXES = tuple(_imp.extension_suffixes())
 
 # The interpreter calls the first at its end; the debugger does not use the second.
@@ -93,9 +93,9 @@ class _Source(_importing.SourceFileLoader):
     def get_data(self, path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            data = os.read(fd, _AT_ONCE)
-            while len(data) % _AT_ONCE == 0:
-                more = os.read(fd, _AT_ONCE)
+            data = os.read(fd, _READ_BYTES)
+            while len(data) % _READ_BYTES == 0:
+                more = os.read(fd, _READ_BYTES)
                 if not more:
                     break
                 data += more

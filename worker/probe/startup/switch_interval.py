@@ -21,15 +21,15 @@ import sys
 import threading
 import time
 
-QUICK = 0.0001  # Seconds after which we request the interpreter while we attach and detach.
+QUICK_SECONDS = 0.0001  # Seconds after which we request the interpreter while we attach and detach.
 # Seconds for which no other thread requests the interpreter after this one has got it. To get it
 # takes as long for each thread that never waits.
-UNDISTURBED = 0.03
+UNDISTURBED_SECONDS = 0.03
 _LOOKS = 3  # Measurements of how soon a thread gives up the interpreter.
 # A thread that keeps the interpreter longer is in a C function; one that gives it up by itself is
 # quicker.
 _HELD_SECONDS = 0.002
-_LONGEST = 0.05  # Seconds of the longest switch interval that we choose.
+_LONGEST_SECONDS = 0.05  # Seconds of the longest switch interval that we choose.
 _PLACE = "relay pace "
 
 
@@ -68,10 +68,10 @@ class Pace(object):
         self.pid = os.getpid()
         with Shared() as shared:
             if not shared[1]:
-                _choose(shared, QUICK)
+                _choose(shared, QUICK_SECONDS)
                 held = min(_given_back_after() for _ in range(_LOOKS))
                 if held > _HELD_SECONDS:
-                    _choose(shared, min(held / 2, _LONGEST))
+                    _choose(shared, min(held / 2, _LONGEST_SECONDS))
             shared[1] += 1
         return self
 
@@ -88,7 +88,7 @@ class Undisturbed(object):
         self.hold = Shared()
         shared = self.hold.__enter__()
         self.former = shared[3] if shared[1] else None
-        _choose(shared, UNDISTURBED)
+        _choose(shared, UNDISTURBED_SECONDS)
         time.sleep(0)  # hand over to a thread that waits already by the former interval
         return self
 
@@ -113,7 +113,7 @@ def _choose(shared, interval):
 
 
 def give_away():
-    time.sleep(QUICK)
+    time.sleep(QUICK_SECONDS)
 
 
 def _given_back_after():

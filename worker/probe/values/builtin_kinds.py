@@ -12,7 +12,7 @@ import types
 
 from debug_relay.worker.probe.values.class_facts import full_name, name_of
 
-COPIED_MOST = 1 << 24  # Bytes of a collection that is copied before it is shown.
+COPIED_BYTES = 1 << 24  # Bytes of a collection that is copied before it is shown.
 FRAME_NAMES = (lambda: type(sys._getframe().f_locals))()  # not a dict from 3.13 on
 VIEWS = frozenset((type({}.keys()), type({}.values()), type({}.items())))
 
@@ -44,7 +44,7 @@ def _in_memory(view, value, depth):
     name = full_name(type(value))
     if value.closed:
         return "<%s, closed>" % name
-    if sys.getsizeof(value) > COPIED_MOST:
+    if sys.getsizeof(value) > COPIED_BYTES:
         return "<%s of %d bytes>" % (name, sys.getsizeof(value))
     inside = value.getvalue()
     return "<%s of %d at %d: %s>" % (name, len(inside), value.tell(), view.quoted(inside))
