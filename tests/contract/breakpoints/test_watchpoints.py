@@ -41,8 +41,9 @@ BANK = """
         return account.balance  # @returns
 
     print("up", flush=True)
-    ann, bob = Account(100), Account(5)  # @ready
-    print(work(ann, bob))  # @work
+    for _ in range(2):
+        ann, bob = Account(100), Account(5)
+        print(work(ann, bob))  # @work
     print("end")
 """
 
@@ -53,11 +54,13 @@ def watch(session: Session, expression: str, **fields: Any) -> Any:
 
 
 def changes(session: Session) -> list[tuple[str, str, int | None]]:
-    """(before, after, the line that made the change if it is known) of each stop until the end."""
+    """(before, after, the line that made the change if it is known) of each stop until the end, or
+    until a stop without a change.
+    """
     found = []
     while True:
         stop = session.resume(snapshot=True)
-        if stop["status"] != "paused":
+        if stop["status"] != "paused" or not stop["stop"]["value_changes"]:
             return found
         (change,) = stop["stop"]["value_changes"]
         line = change["location"]["line"] if change["location"] else None
@@ -78,38 +81,38 @@ def test_who_changes_an_attribute(relay: Client, source: Write, python: str) -> 
             ("5", "12", program["deposit"]),
             ("150", "149", program["fee"]),
         ]
-        assert session.printed() == "up\n149\nend\n"
+        assert session.line() == program["work"]
+        session.delete("/breakpoints").ok()
+        in_one_function_alone(session, program)
+        assert session.printed() == "up\n149\n149\nend\n"
 
 
-def test_one_function_alone(relay: Client, source: Write, python: str) -> None:
+def in_one_function_alone(session: Session, program: Source) -> None:
     """The stop is at the line behind the one that made the change."""
-    program = source(BANK)
-    with relay.session(python_path=python) as session:
-        session.break_at(program, program["work"])
-        session.launch(program)
-        watch(session, "self.balance", **{"in": {"function": "Account.deposit"}})
-        stop = session.resume(snapshot=True)
-        assert stop["current_location"]["line"] == program["after"]
-        assert stop["stop_reason"] == "breakpoint"
-        text = session.get("/snapshot", format="text").raw.decode()
-        assert f"self.balance: 100 → 150, by {program}:{program['deposit']} in deposit" in text
-        assert session.value("self.balance") == "150"
-        session.step()
-        (listed,) = [one for one in session.get("/breakpoints").ok()["breakpoints"] if one["watch"]]
-        assert (listed["hit_count"], listed["in"]["function"]) == (1, "Account.deposit")
-        assert listed["change"]["after"] == "150"
-        # `fee` is not watched: its change is seen later, and no watched line is blamed for it.
-        assert changes(session) == [("5", "12", program["deposit"]), ("150", "149", None)]
-        text = session.get("/breakpoints", format="text").raw.decode()
-        assert "last 150 → 149 by code that is not watched" in text
+    watch(session, "self.balance", **{"in": {"function": "Account.deposit"}})
+    stop = session.resume(snapshot=True)
+    assert stop["current_location"]["line"] == program["after"]
+    assert stop["stop_reason"] == "breakpoint"
+    text = session.get("/snapshot", format="text").raw.decode()
+    assert f"self.balance: 100 → 150, by {program}:{program['deposit']} in deposit" in text
+    assert session.value("self.balance") == "150"
+    session.step()
+    (listed,) = session.get("/breakpoints").ok()["breakpoints"]
+    assert (listed["hit_count"], listed["in"]["function"]) == (1, "Account.deposit")
+    assert listed["change"]["after"] == "150"
+    # `fee` is not watched: its change is seen later, and no watched line is blamed for it.
+    assert changes(session) == [("5", "12", program["deposit"]), ("150", "149", None)]
+    text = session.get("/breakpoints", format="text").raw.decode()
+    assert "last 150 → 149 by code that is not watched" in text
 
 
 @pytest.mark.one_python
 def test_the_object_of_a_frame(relay: Client, source: Write, python: str) -> None:
     program = source(BANK)
     with relay.session(python_path=python) as session:
-        session.break_at(program, program["logs"], condition="amount == 7")
+        logs = session.break_at(program, program["logs"], condition="amount == 7")["id"]
         session.launch(program)
+        session.delete(f"/breakpoints/{logs}").ok()
         beside = session.break_at(program, program["deposit"], condition="False")
         failing = "(_ for _ in ()).throw(type('Mute', (Exception,), {'__str__': None})())"
         assert "in its frame: Mute" in watch(session, failing, frame_id=0)["message"]
