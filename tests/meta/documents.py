@@ -6,8 +6,6 @@ A mark on the line above a block says it:
   by .ci/run.
 - `<!-- test: NAME -->`: a test takes it with `block(NAME)`, fills in what stands for something, and
   uses it.
-- `<!-- parsed: NAME; REASON -->`: a test takes it in the same way and only reads it.
-- `<!-- not run: REASON -->`.
 
 A `text` block below one that is run is what that prints, and needs no mark.
 """
@@ -22,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 RUN, COPY = "run", "run in a copy"
 CI = "ci: "
-TEST, PARSED, NOT_RUN = "test: ", "parsed: ", "not run: "
+TEST = "test: "
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
@@ -65,12 +63,11 @@ def blocks() -> list[Example]:
 
 
 def block(name: str) -> str:
-    """The block that is marked as `test: NAME` or `parsed: NAME; …`."""
+    """The block that is marked as `test: NAME`."""
     [found] = [one for one in blocks() if name_of(one.mark) == name]
     return found.script
 
 
 def name_of(mark: str) -> str | None:
     """The name by which a test takes the block."""
-    kind, _, rest = mark.partition(": ")
-    return rest.partition(";")[0] if f"{kind}: " in (TEST, PARSED) else None
+    return mark.removeprefix(TEST) if mark.startswith(TEST) else None

@@ -136,5 +136,6 @@ def test_the_relay_of_the_pod_debugs_the_application_beside_it(tmp_path: Path) -
 def test_the_usage_of_stdio_is_that_of_its_help() -> None:
     command = Path(sys.prefix) / "bin" / "debug-relay"
     done = subprocess.run([command, "stdio", "--help"], capture_output=True, text=True, check=True)
-    for option in re.findall(r"--\w[\w-]*", block("stdio-usage")):
-        assert option in done.stdout
+    options = r"--\w[\w-]*(?: [A-Z]+)?"
+    described = re.findall(rf"^  ({options}) ", done.stdout, re.MULTILINE)
+    assert sorted(re.findall(rf"\[({options})\]", block("stdio-usage"))) == sorted(described)

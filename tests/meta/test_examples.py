@@ -1,4 +1,4 @@
-"""Every block of the documents does what it says, or says why no test runs it."""
+"""Every block of the documents does what it says."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from tests.meta.diagram import current
 from tests.meta.documents import (
     CI,
     COPY,
-    NOT_RUN,
-    PARSED,
     ROOT,
     RUN,
     SHELL,
@@ -66,21 +64,18 @@ def check_shown(example: Example, printed: str) -> None:
         at = found + len(line)
 
 
-def says_what_becomes_of_it(example: Example) -> bool:
+def is_run(example: Example) -> bool:
     mark = example.mark
     if mark in (RUN, COPY) or mark.startswith(CI):
         return example.language in SHELL
-    reason = mark.removeprefix(NOT_RUN)
-    if mark.startswith(PARSED):
-        reason = mark.partition("; ")[2]
-    return mark.startswith(TEST) or (reason != mark and len(reason.split()) > 4)
+    return mark.startswith(TEST)
 
 
-def test_every_block_says_what_becomes_of_it():
+def test_every_block_is_run():
     unmarked = [
         str(example)
         for example in ALL
-        if not says_what_becomes_of_it(example)
+        if not is_run(example)
         and not (example.page.startswith(DRAWN) and example.language in ("", "mermaid"))
         and example.page != GENERATED
     ]

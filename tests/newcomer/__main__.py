@@ -45,7 +45,7 @@ A transcript, made by `python -m tests.newcomer`; do not edit. The times are tho
 with other work going on; most of it is the installation. The first stop was there after
 **{seconds:.0f} seconds**, the installation included.
 
-<!-- not run: tests/newcomer runs the commands and writes this page -->
+<!-- test: newcomer -->
 ```text
 """
 SECONDS = 600
@@ -116,9 +116,7 @@ class Bash:
         raise AssertionError(f"{command}: the shell has ended\n{printed}")
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
+        self._process.communicate(timeout=30)
 
 
 if __name__ == "__main__":

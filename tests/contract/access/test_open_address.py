@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ from tests.meta.documents import block
 
 NOBODY = 65534
 NAME = "debug.example"
-NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
+_PLACES = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
+NGINX, CADDY = (shutil.which(name, path=_PLACES) for name in ("nginx", "caddy"))
 PROXY_USER = "www-data"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a second user")
 
@@ -49,7 +51,7 @@ class OpenRelay:
         self.tokens_file = folder / "tokens.json"
         self.bearer = f"Bearer {self.token('--scope', 'admin', '--name', 'boss')}"
         # The guide's settings for a proxy; where no test runs one, its user may not exist.
-        proxy = [pwd.getpwnam(PROXY_USER).pw_uid] if os.geteuid() == 0 and NGINX else []
+        proxy = [pwd.getpwnam(PROXY_USER).pw_uid] if os.geteuid() == 0 and (NGINX or CADDY) else []
         written = block("behind-a-proxy")
         config = folder / "relay.toml"
         config.write_text(
@@ -251,11 +253,62 @@ def nginx(opened: OpenRelay, tmp_path: Path) -> Iterator[int]:
         process.wait(20)
 
 
+@pytest.fixture
+def caddy(opened: OpenRelay) -> Iterator[int]:
+    """Caddy with the configuration of the operators' guide, and a certificate of its own
+    making; its port.
+    """
+    if CADDY is None:
+        pytest.skip("caddy is not installed")
+    port = free_port()
+    site = block("caddy")
+    assert "127.0.0.1:5679" in site
+    site = site.replace("127.0.0.1:5679", f"127.0.0.1:{opened.port}")
+    settings = (
+        f"admin off\nlocal_certs\nskip_install_trust\ndefault_bind 127.0.0.1\n"
+        f"auto_https disable_redirects\nhttps_port {port}\nhttp_port {free_port()}\n"
+    )
+    # It runs as a user of its own, who may not enter pytest's folders.
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "Caddyfile"
+        file.write_text(f"{{\n{settings}}}\n{site}")
+        user = PROXY_USER if os.geteuid() == 0 else None
+        if user is not None:
+            shutil.chown(folder, user)
+        process = subprocess.Popen(
+            [CADDY, "run", "--config", str(file), "--adapter", "caddyfile"],
+            cwd=folder,
+            env={**os.environ, "HOME": folder, "XDG_DATA_HOME": folder, "XDG_CONFIG_HOME": folder},
+            stderr=subprocess.DEVNULL,
+            user=user,
+        )
+        try:
+            eventually(lambda: answers_tls(port) or process.poll() is not None)
+            assert process.poll() is None
+            yield port
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def answers_tls(port: int) -> bool:
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5) as plain:
+            trusting.wrap_socket(plain, server_hostname=NAME).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("proxy", ["nginx", "caddy"])
 def test_the_documented_proxy_brings_tls(
-    opened: OpenRelay, nginx: int, source: Callable[..., Source]
+    proxy: str, request: pytest.FixtureRequest, opened: OpenRelay, source: Callable[..., Source]
 ) -> None:
-    resolve = ("--resolve", f"{NAME}:{nginx}:127.0.0.1")
-    base = f"https://{NAME}:{nginx}/api/v1"
+    port = request.getfixturevalue(proxy)
+    resolve = ("--resolve", f"{NAME}:{port}:127.0.0.1")
+    base = f"https://{NAME}:{port}/api/v1"
     bearer = ("-H", f"Authorization: {opened.bearer}")
 
     def curl(path: str, *flags: str) -> Any:
@@ -271,28 +324,20 @@ def test_the_documented_proxy_brings_tls(
     assert curl("/sessions", *bearer, *own_page)["success"] is True
     foreign = ("-H", "Origin: https://evil.example")
     assert curl("/sessions", *bearer, *foreign)["error"]["code"] == "FORBIDDEN_ORIGIN"
-    sync = pytest.importorskip("websockets.sync.client")
-    trusting = ssl.create_default_context()
-    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    upgrade = ("-H", "Connection: Upgrade", "-H", "Upgrade: websocket", "--http1.1",
+               "-H", "Sec-WebSocket-Version: 13",
+               "-H", f"Sec-WebSocket-Key: {'A' * 22}==")  # fmt: skip
     with opened.allowed().session() as session:
         session.launch(source("print('through')"), wait=20)
-        path = f"/sessions/{session.id}"
-        with (
-            socket.create_connection(("127.0.0.1", nginx), timeout=20) as plain,
-            sync.connect(
-                f"wss://{NAME}:{nginx}/api/v1{path}/logs",
-                sock=plain,
-                ssl=trusting,
-                additional_headers={"Authorization": opened.bearer},
-            ) as logs,
-        ):
-            assert json.loads(logs.recv(timeout=20))["text"] == "through\n"
-        stream = subprocess.Popen(
-            ["curl", "-sSkN", "-m", "20", *resolve, *bearer, f"{base}{path}/output/stream"],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert stream.stdout is not None
-        lines = [stream.stdout.readline() for _ in range(5)]
-        stream.terminate()
-        stream.communicate(timeout=20)
-        assert any("through" in line for line in lines)
+        for path, flags in (("logs", upgrade), ("output/stream", ())):
+            address = f"{base}/sessions/{session.id}/{path}"
+            with subprocess.Popen(
+                ["curl", "-sSkN", "-m", "20", *resolve, *bearer, *flags, address],
+                stdout=subprocess.PIPE,
+            ) as stream:
+                assert stream.stdout is not None
+                arrived = b""
+                while b"through" not in arrived and (more := stream.stdout.read1(65536)):
+                    arrived += more
+                stream.terminate()
+            assert b"through" in arrived, arrived

@@ -1,5 +1,6 @@
 ;; dape joins a session that is stopped, goes to a breakpoint of its own, steps, and leaves.
-;; From the environment: PORT, PROGRAM, LINE, NEXT, and ANSWER, the file for what it saw.
+;; From the environment: PORT, PROGRAM, LINE, NEXT, CONFIGURATION, and ANSWER, the file for what it
+;; saw.
 (require 'dape)
 (require 'json)
 
@@ -25,8 +26,9 @@
 (goto-char (point-min))
 (forward-line (1- (number-of "LINE")))
 (dape-breakpoint-toggle)
+(load (getenv "CONFIGURATION"))
 (dape (dape--config-eval-1
-       (list 'host "127.0.0.1" 'port (number-of "PORT") :type "python" :request "attach")))
+       (plist-put (copy-sequence (alist-get 'relay dape-configs)) 'port (number-of "PORT"))))
 (reached 'joined nil)
 (dape-continue (dape--live-connection 'stopped))
 (reached 'hit (number-of "LINE"))

@@ -74,7 +74,7 @@ def joins_and_leaves(relay: Client, program: Source, folder: Path, command: list
             "LINE": str(program["work"]),
             "NEXT": str(program["next"]),
             "ANSWER": str(answer),
-            "CONFIGURATION": str(folder / "relay.lua"),
+            "CONFIGURATION": str(folder / "configuration"),
             "HOME": str(folder),
             **{f"XDG_{kind}_HOME": str(folder) for kind in ("CONFIG", "DATA", "STATE", "CACHE")},
         }
@@ -105,9 +105,27 @@ def joins_and_leaves(relay: Client, program: Source, folder: Path, command: list
     reason="apt-get install neovim; git clone nvim-dap to .ci/nvim-dap",
 )
 def test_nvim_dap(relay: Client, source: Callable[..., Source], tmp_path: Path) -> None:
-    (tmp_path / "relay.lua").write_text(block("nvim-dap"))
+    (tmp_path / "configuration").write_text(block("nvim-dap"))
     command = ["nvim", "--headless", "-u", "NONE", "--cmd", f"set rtp+={NVIM_DAP}", "-S", str(LUA)]
     joins_and_leaves(relay, source(PROGRAM), tmp_path, command)
+
+
+@pytest.mark.skipif(not shutil.which("emacs"), reason="apt-get install emacs-nox")
+def test_emacs_reads_the_configuration_for_dape(tmp_path: Path) -> None:
+    """dape needs Emacs 29. Any Emacs tells what the configuration is: that of VS Code, as a
+    property list.
+    """
+    (tmp_path / "relay.el").write_text(block("dape"))
+    shown = "(princ (json-encode (cdr (assq 'relay dape-configs))))"
+    script = ["--eval", "(setq dape-configs nil)", "-l", "relay.el", "-l", "json", "--eval", shown]
+    ran = subprocess.run(
+        ["emacs", "-Q", "--batch", *script],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    [vscode] = json.loads(block("vscode"))["configurations"]
+    wanted = {"host": vscode["connect"]["host"], "port": 40123, "request": vscode["request"]}
+    told = iter(json.loads(ran.stdout))
+    assert dict(zip(told, told, strict=True)) == {**wanted, "type": "python"}
 
 
 def has_dape() -> bool:
@@ -122,5 +140,6 @@ def has_dape() -> bool:
     not has_dape(), reason="apt-get install emacs-nox, 29 or later; git clone dape to .ci/dape"
 )
 def test_dape(relay: Client, source: Callable[..., Source], tmp_path: Path) -> None:
+    (tmp_path / "configuration").write_text(block("dape"))
     command = ["emacs", "-Q", "--batch", "-L", str(DAPE), "-l", str(ELISP)]
     joins_and_leaves(relay, source(PROGRAM), tmp_path, command)
