@@ -124,6 +124,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", marked(COPY), ids=str)
 def test_in_a_copy_of_the_repository(example: Example, copy: Path):
     check_shown(example, shell(example.script, copy))

@@ -42,6 +42,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.long
 def test_nothing_is_left_behind(source: Callable[..., Source]):
     """All at once: each takes a relay, and most of the time waits."""
     program = source(PROGRAM)
