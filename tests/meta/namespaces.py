@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 UNSHARE = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
@@ -58,10 +59,11 @@ def run(script: str, **env: str) -> str:
 
 
 def remove_cgroups(name: str) -> None:
-    """The empty groups of that name, in each hierarchy."""
+    """The groups of that name, in each hierarchy; one with a process in it is not ours."""
     for group in [*CGROUPS.glob(name), *CGROUPS.glob(f"*/{name}")]:
         for folder, _, _ in os.walk(group, topdown=False):
-            os.rmdir(folder)
+            with suppress(OSError):
+                os.rmdir(folder)
 
 
 def _path() -> str:

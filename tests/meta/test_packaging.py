@@ -159,7 +159,12 @@ def test_the_documented_line_installs_what_mcp_needs(tmp_path: Path):
     assert lacking.returncode == 1
     assert block("mcp-extra").strip().removeprefix(".venv/bin/") in lacking.stderr
     assert "Traceback" not in lacking.stderr
-    offline = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)}
+    offline = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(index),
+        "PIP_NO_COMPILE": "1",
+    }
     env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     subprocess.run(
         ["bash", "-eu", "-c", block("mcp-extra")], cwd=tmp_path, env={**env, **offline}, check=True
