@@ -256,7 +256,7 @@ def _port(machine: _Machine, missing: str) -> Iterator[Finding]:
 
 
 def _left_workers(machine: _Machine) -> Iterator[Finding]:
-    """Sessions that go on without a relay: the next one takes them over."""
+    """Sessions that live without a relay: the next one adopts them."""
     living = []
     for path in machine.data_dir.glob("run/*/identity.json"):
         with suppress(OSError, ValueError, AttributeError):

@@ -44,7 +44,7 @@ class Metrics:
     """The counters live as long as the relay's process: Prometheus knows that they begin anew."""
 
     def __init__(self, refused: Mapping[str, int]) -> None:
-        """`refused`: how many connections and requests were not let in."""
+        """`refused`: how many connections and requests were refused."""
         self._refused = refused
         self._began = time.time()
         self._requests: Counter[tuple[str, int]] = Counter()

@@ -223,7 +223,7 @@ class JoinedProgram(UnownedProgram):
         if error.code is Code.ATTACH_UNSUPPORTED:
             return error
         if _TAKEN in error.message:
-            # It would be in vain to wait for a debugger that cannot know of its greenlets.
+            # A debugger that cannot know of its greenlets will never answer.
             if self._host in _HERE and await asyncio.to_thread(self._is_behind_greenlets):
                 return self._greenlets_refusal()
             return self._refusal(

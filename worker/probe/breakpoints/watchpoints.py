@@ -165,7 +165,7 @@ class Watchpoints(object):
         return True
 
     def at_entry(self, frame):
-        """A watched function begins, or goes on: what has changed since the last watched line was
+        """A watched function begins, or resumes: what has changed since the last watched line was
         changed by code that is not watched, unless a watched line calls this function."""
         self.last[_ident()] = self.code.line_of(frame.f_back)
 

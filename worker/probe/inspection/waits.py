@@ -272,7 +272,7 @@ class Waits(object):
         return found
 
     def _follows(self, key):
-        """The threads that must all go on before this one does, as far as that is certain."""
+        """The threads that must all continue before this one does, as far as that is certain."""
         found = [one for one in self.holders(key) if one[0] is not None]
         if any(how in (MAY_HOLD, IS_OWNER) for _, _, how in found):
             return []
