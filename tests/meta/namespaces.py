@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 UNSHARE = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
@@ -59,11 +58,10 @@ def run(script: str, **env: str) -> str:
 
 
 def remove_cgroups(name: str) -> None:
-    """The groups of that name, in each hierarchy; one with a process in it is not ours."""
+    """The empty groups of that name, in each hierarchy."""
     for group in [*CGROUPS.glob(name), *CGROUPS.glob(f"*/{name}")]:
         for folder, _, _ in os.walk(group, topdown=False):
-            with suppress(OSError):
-                os.rmdir(folder)
+            os.rmdir(folder)
 
 
 def _path() -> str:
