@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
+import psutil
 from msgspec import Struct
 
 from debug_relay.protocol.system import procfs
@@ -34,7 +35,6 @@ class Facts(Struct):
     pid: int
     identity: str
     state: str  # the kernel's letter
-    start_time: float  # seconds since the epoch
     uid: int  # the effective one
     tracer: int
     seccomp: int  # 1: the process has given up most system calls
@@ -106,6 +106,12 @@ class Facts(Struct):
         prefix = os.path.dirname(os.path.dirname(os.path.normpath(started)))
         return prefix if os.path.exists(os.path.join(prefix, "pyvenv.cfg")) else None
 
+    def start_time(self) -> float:
+        """In seconds since the epoch; 0 if the process has ended."""
+        with suppress(psutil.Error):
+            return psutil.Process(self.pid).create_time()
+        return 0.0
+
 
 def look(pid: int) -> Facts | None:
     """The facts; None if there is no such process, or if it has ended and is not yet reaped."""
@@ -116,7 +122,6 @@ def look(pid: int) -> Facts | None:
         pid=pid,
         identity=stat.identity,
         state=stat.state,
-        start_time=procfs.boot_time() + stat.started,
         uid=status.uids[1],
         tracer=status.tracer,
         seccomp=status.seccomp,

@@ -254,7 +254,7 @@ def _shown(facts: Facts, around: Surroundings, listeners: Listeners) -> Process:
         cwd=facts.cwd(),
         user=name_of(facts.uid) or str(facts.uid),
         uid=facts.uid,
-        start_time=facts.start_time,
+        start_time=facts.start_time(),
         executable=facts.executable,
         python_version=facts.version(),
         venv=facts.venv(),

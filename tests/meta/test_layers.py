@@ -37,7 +37,7 @@ SPEAK_MCP = {"supervisor/mcp/sdk.py", "supervisor/mcp/over_http.py", "supervisor
 THIRD_PARTY = {
     "protocol": {"msgspec"},
     "worker": {"msgspec"},
-    "supervisor": {"aiohttp", "msgspec", "multidict", "orjson", "yarl"},
+    "supervisor": {"aiohttp", "msgspec", "multidict", "orjson", "psutil", "yarl"},
 }
 
 
