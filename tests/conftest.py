@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.kit.client import Client
 from tests.kit.relay import Relay, eventually, marked
@@ -27,6 +28,12 @@ from tests.kit.source import ENVIRONMENTS, PYTHONS, Source, interpreters
 # relay with plain ones, which would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+# Other processes run beside an example: how long it takes says nothing about it.
+settings.register_profile(
+    "beside others", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("beside others")
 
 # An ordinary environment: what these say is the relay's to say, or the program's.
 for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):

@@ -78,7 +78,7 @@ def pieces(raw: bytes) -> deque[bytes]:
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     sizes=st.lists(
         st.sampled_from(

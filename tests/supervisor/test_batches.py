@@ -36,7 +36,7 @@ def read(pages: OutputPages, cursor: str | None, category: str | None = None):
             return found, dropped
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(WRITES, st.sampled_from([None, "stdout", "stderr"]))
 def test_from_every_cursor(tmp_path_factory, writes, category):
     path: Path = tmp_path_factory.mktemp("ring") / "output.ring"
@@ -77,7 +77,7 @@ def test_what_the_ring_has_dropped_is_counted_where_it_was(tmp_path: Path):
     log.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.sampled_from(["output", "stopped", "thread"]), max_size=30),
     st.sampled_from([None, "stopped", "output,thread"]),

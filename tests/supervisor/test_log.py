@@ -214,7 +214,7 @@ def test_reader_that_stands_still_holds_nobody(pipe: Pipe, tmp_path: Path):
     began = time.monotonic()
     for number in range(3000):
         log.info("line", number=number, text="x" * 1000)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     stderr = output._handlers[0].writer
     assert stderr._refused > 0
     # Read until the writer has caught up: the gap is told where it was.

@@ -113,7 +113,7 @@ async def test_a_tool_uses_the_operations_that_it_names(name: str, given: dict[s
 
 async def test_a_long_call_tells_its_progress_and_ends(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tools, "_PROGRESS_SECONDS", 0.02)
-    monkeypatch.setattr(tools, "_LATE_SECONDS", 0.2)
+    monkeypatch.setattr(tools, "_LATE_SECONDS", 1.0)
     monkeypatch.setattr(arguments, "LONGEST_WAIT_SECONDS", 0.0)
     told: list[str] = []
 

@@ -169,7 +169,7 @@ def test_cursors_are_short_and_safe_in_a_url():
     assert all(c.isascii() and (c.isalnum() or c in "-_") for c in usual)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(place=st.builds(Place, *[st.integers(0, 80_000)] * 4), same=st.booleans())
 def test_a_forged_cursor_does_no_harm(tmp_path_factory, place: Place, same: bool):
     path = tmp_path_factory.mktemp("forged") / "ring"
@@ -231,7 +231,7 @@ def test_what_was_lost_was_lost_before_a_page(path: Path):
     ring.close()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(at=st.integers(0, HEADER + 4096), junk=st.binary(min_size=1, max_size=200))
 def test_any_damage_is_survived(tmp_path_factory, at: int, junk: bytes):
     path = tmp_path_factory.mktemp("damaged") / "ring"

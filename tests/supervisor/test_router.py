@@ -6,7 +6,7 @@ import time
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from debug_relay.protocol.errors import Code, RelayError
@@ -80,7 +80,6 @@ def test_percent_decoding_is_per_segment(sent: str, value: str) -> None:
     assert ROUTER.match("GET", f"/api/v1/breakpoint-profiles/{sent}").path_values == {"name": value}
 
 
-@settings(deadline=None)
 @given(st.text(min_size=1).filter(lambda text: text.strip("/")))
 def test_any_quoted_value_comes_back(value: str) -> None:
     path = f"/api/v1/breakpoint-profiles/{quote(value, safe='')}"

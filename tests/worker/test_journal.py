@@ -135,7 +135,7 @@ def test_whole_characters_holds_back_no_more_than_it_must(data: bytes):
         assert cut - whole_characters(data[:cut]) == len(decoder.getstate()[0])
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     text=st.text(alphabet="a€𝄞\n", min_size=1, max_size=40),
     times=st.integers(1, 20_000),

@@ -45,7 +45,6 @@ _APPENDS = st.tuples(
 _STEPS = st.lists(_APPENDS | st.just("clear") | st.just("mark"), max_size=80)
 
 
-@settings(deadline=None)
 @given(steps=_STEPS, capacity=st.integers(1024, 3000), most=st.sampled_from([0, 5, 12, 40]))
 def test_a_ring_is_the_end_of_a_list(steps: list, capacity: int, most: int):
     """What is kept is always the newest part, whole, within bounds and no smaller than need be."""
@@ -162,7 +161,7 @@ def test_what_cannot_fit_is_refused(tmp_path: Path):
         put(ring, b"too late")
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(at=st.integers(0, 4095), junk=st.binary(min_size=1, max_size=64))
 def test_a_writer_survives_a_damaged_file(at: int, junk: bytes):
     with tempfile.TemporaryDirectory() as folder:

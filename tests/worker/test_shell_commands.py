@@ -20,7 +20,7 @@ def test_words_survive_being_spelt(words: list[str]) -> None:
     assert simple(shlex.join(["python", *words])) == ["python", *words]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(st.sampled_from(ODD), max_size=12).filter(lambda text: simple("x " + text)))
 def test_a_shell_makes_the_same_of_it(text: str) -> None:
     words = simple("x " + text)
