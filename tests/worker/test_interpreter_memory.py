@@ -52,7 +52,7 @@ PROGRAM = """
     for target in (starts, hurries, runs):
         threading.Thread(target=target, daemon=True).start()
     rounds, until = 0, time.monotonic() + 0.3
-    while time.monotonic() < until or rounds < 5:
+    while time.monotonic() < until or rounds < 2:
         assert threading.get_ident() in interpreter_threads.tracers()
         assert interpreter_threads.interpreters() == 1
         for frame in interpreter_threads.all_frames.of_all().values():
