@@ -17,13 +17,14 @@ def next_port(texts: list[str]) -> int:
         if port is not None:
             return port
         attempts += 1
+        if attempts == 1000:
+            print("no port yet", flush=True)
         position = (position + 1) % len(texts)
 
 
 def main() -> None:
     for n in range(3):
         threading.Thread(target=threading.Event().wait, name=f"idle-{n}", daemon=True).start()
-    print("serving", flush=True)
     next_port(["80 ", "eighty", "x443"])
 
 
