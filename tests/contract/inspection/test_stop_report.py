@@ -183,10 +183,10 @@ def test_bounds_that_do_not_fit_are_told(
 
 
 def test_a_pause_reports_too(relay: Client, source: Callable[..., Source]) -> None:
-    program = source("import time\nwhile True:\n    time.sleep(0.01)\n")
+    program = source("import time\nprint('up')\nwhile True:\n    time.sleep(0.01)\n")
     with relay.session() as session:
         session.launch(program, wait=0)
-        eventually(lambda: session.status()["status"] == "running")
+        eventually(lambda: session.printed() == "up\n")
         stopped = session.post("/pause", {"wait": 20, "snapshot": True}).ok()
         assert stopped["stop"]["stop_reason"] == "pause"
         assert "time" in by_name(stopped["stop"]["locals"])
