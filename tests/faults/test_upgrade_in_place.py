@@ -118,7 +118,7 @@ def test_sessions_of_the_commit_before_go_on(
     assert {name: after[name] for name in known} == {name: before[name] for name in known}
     assert launched.value("amount + price") == "2"
     assert launched.step()["stop_reason"] == "step"
-    # Whatever fields later versions have, the worker gets only those that are given.
+    # The worker gets only the fields that are given: it refuses those of later versions.
     launched.break_at(program, program["add"] - 1, condition="False")
     # Both run once more, by the same workers: what they put into programs is of their own version.
     assert launched.post("/restart", {"wait": 20}).ok()["status"] == "paused"

@@ -179,7 +179,7 @@ def told(pid: int, name: str) -> bytes:
 
 
 def files(pid: int) -> Iterator[str]:
-    """What it has open."""
+    """The files that the process has open."""
     with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as found:
         for one in found:
             with suppress(OSError):  # closed meanwhile

@@ -290,8 +290,8 @@ def hit_and_leave(session: Session, one: Running) -> None:
 
 
 def ended(one: Running) -> str:
-    """What it has written to its standard error until we end it; it is busy, and would be so during
-    the end of the session.
+    """The program's standard error. The program never waits, and would slow down the end of the
+    session: so the test ends it here.
     """
     assert one.alive
     one.process.kill()

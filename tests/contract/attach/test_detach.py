@@ -90,7 +90,7 @@ def test_it_prints_starts_children_and_ends_as_without_a_debugger(
 ) -> None:
     with relay.session() as session:
         attach(session, witness, redirect_output=True)
-        # What it prints still goes where its owner sent it.
+        # The program's output still goes where its owner sent it.
         assert witness.ask("print(json.dumps('seen by both')) or 1") == "seen by both"
         assert witness.line() == "1"
         eventually(lambda: "seen by both" in session.printed("stdout"))

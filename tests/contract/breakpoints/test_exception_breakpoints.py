@@ -117,7 +117,7 @@ def test_types_stop_at_the_raise_once(relay: Client, source: Write, python: str)
             assert seen == expected, types
 
 
-# What a library raises, for itself and for the program, and what the program raises.
+# Exceptions that a library raises for itself and for the program, and one of the program's own.
 RAISED_IN = """
     import json, os
 
@@ -140,7 +140,7 @@ RAISED_IN = """
 
 
 def test_raised_in_user_and_in_all(relay: Client, source: Write, python: str) -> None:
-    """What a library raises stops where it comes to the program's code, if it does."""
+    """An exception of a library stops the program where it reaches the program's own code."""
     program = source(RAISED_IN)
     own = ["loads", "own"]
     everywhere = ["os.py", "decoder.py", "own"]

@@ -263,7 +263,7 @@ HOSTILE = """
 """
 
 
-# What is raised, and the message that the report has for it.
+# Classes of exceptions, and the message that the report shows for each.
 WORDS = {
     "Raising": "<no message: str() raised SystemExit>",
     "Slow": "<no message: str() took too long>",

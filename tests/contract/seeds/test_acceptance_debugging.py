@@ -207,7 +207,7 @@ def test_ac_si_2_4_5_locals_and_expressions_have_value_and_type(
 
 
 def test_ac_si_3_6_7_values_can_be_opened(session: Session, source: Callable[..., Source]) -> None:
-    """What is complex part by part, what is large by pages; what is in itself is marked."""
+    """Complex values are shown part by part, large ones by pages; a value in itself is marked."""
     program = source(f"""
         class Node:
             def __init__(self, name, below=()):
